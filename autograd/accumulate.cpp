@@ -2,7 +2,7 @@
 
 #include "autograd/accumulate_kernels.h"
 #include "core/parallel.h"
-#include "ops/arithmetic_kernels.h"
+#include "ops/arithmetic/arithmetic_kernels.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 // Fused attention, forward and backward, against the peak rate of multiply-adds in registers. Work is counted as the
 // matrix products per head: 2 forward and 5 backward, 2·n·L·d operations each.
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 #include "bench/bench.h"
 
 #include <fmt/format.h>

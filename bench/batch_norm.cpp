@@ -1,5 +1,5 @@
 // Rates of batch norm's passes in GB/s of what they have to read and write, beside a copy in the same run.
-#include "ops/batch_norm.h"
+#include "ops/norms/batch_norm.h"
 #include "bench/bench.h"
 
 #include <fmt/core.h>

@@ -1,10 +1,10 @@
 // Rates of the convolution kernels on the shapes of the networks here, in GFLOP/s of the definition (2 · products,
 // padding included): each kernel family that takes a shape, and the one that the rule chooses.
 //   bench_conv [--bf16] [part of a name]
-#include "ops/conv.h"
+#include "ops/convolution/conv.h"
 #include "bench/bench.h"
 #include "core/parallel.h"
-#include "ops/kernels/conv_choice.h"
+#include "ops/convolution/conv_choice.h"
 
 #include <fmt/core.h>
 

@@ -1,11 +1,11 @@
 // Rates of the memory-bound ops in GB/s of what they have to read and write, beside a copy in the same run.
 #include "bench/bench.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/dropout.h"
-#include "ops/layer_norm.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/curves/activation.h"
+#include "ops/curves/dropout.h"
+#include "ops/curves/softmax.h"
+#include "ops/norms/layer_norm.h"
 #include "ops/quantize/sign_mask.h"
-#include "ops/softmax.h"
 
 #include <fmt/core.h>
 

@@ -11,7 +11,7 @@
 #include "apps/train/planning.h"
 #include "bench/bench.h"
 #include "data/loader.h"
-#include "ops/activation.h"
+#include "ops/curves/activation.h"
 #include "ops/quantize/sign_mask.h"
 #include "tests/models/one_coded.h"
 
@@ -134,7 +134,7 @@ class Subject {
     Variable loss = [&] {
       const Recording recording(tape);
       return training_.task_step().loss({{"images", batch_["images"].clone(Purpose::data)},  // freed in forward
-                             {"labels", batch_["labels"].clone(Purpose::data)}});
+                                         {"labels", batch_["labels"].clone(Purpose::data)}});
     }();
     for (const Tape::SavedTensorReport& slot : tape.report())
       if (slot.hold == Hold::quantize)

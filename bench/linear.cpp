@@ -1,6 +1,6 @@
 // The three products of a linear layer as its op runs them (bias and its gradient included) against the rate of
 // multiply-adds out of registers: the layers of DeiT-Ti and a CIFAR ViT, of DeiT-S, and 1×1 convolutions of ResNet-50.
-#include "ops/linear.h"
+#include "ops/products/linear.h"
 #include "bench/bench.h"
 
 #include <fmt/format.h>

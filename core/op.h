@@ -15,7 +15,7 @@
 // How a saved tensor is held between forward and backward (kept, quantized, as signs, rematerialized) is decided by the
 // memory policy (autograd/policy.h), not by the op. `backward` gets each of its tensors as an Operand (ops/operand.h).
 // Reading a tensor that `saves` does not list fails to compile; reading a row that no wanted gradient needs throws.
-// ops/linear.h is a short example; docs/adding-an-op.md builds one step by step.
+// ops/products/linear.h is a short example; docs/adding-an-op.md builds one step by step.
 #pragma once
 
 #include "core/tensor.h"

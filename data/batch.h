@@ -21,9 +21,9 @@ struct DamagedFile {
 };
 
 /// For images `images` f32 [N, H, W, C] and `labels` i64 [N]; or `images` u8, which the device of the model normalises
-/// and mixes (ops/pixels_kernels.h): `image_scale` f32 [N, 2, C], and `image_mixes` f32 [N, 6] where they are mixed.
-/// For text `tokens` i64 [T], the tokens of all samples one after another, `token_types` i64 [T], `offsets` i64 [N + 1]
-/// and `labels` i64 [N]: sample i has the tokens from offsets[i] to offsets[i + 1] - 1, and offsets[0] is 0.
+/// and mixes (ops/pixels/pixels_kernels.h): `image_scale` f32 [N, 2, C], and `image_mixes` f32 [N, 6] where they are
+/// mixed. For text `tokens` i64 [T], the tokens of all samples one after another, `token_types` i64 [T], `offsets` i64
+/// [N + 1] and `labels` i64 [N]: sample i has the tokens from offsets[i] to offsets[i + 1] - 1, and offsets[0] is 0.
 struct Batch : NamedTensors {
   std::int64_t epoch = 0;
   std::int64_t first = 0;              // place of its first sample in the epoch's order

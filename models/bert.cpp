@@ -4,10 +4,10 @@
 #include "nn/functional.h"
 #include "nn/init.h"
 #include "nn/region.h"
-#include "ops/arithmetic.h"
-#include "ops/embedding.h"
-#include "ops/sequence_attention.h"
-#include "ops/sequence_mean.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/attention/sequence_attention.h"
+#include "ops/pooling/sequence_mean.h"
+#include "ops/shapes/embedding.h"
 
 #include <algorithm>
 #include <numeric>

@@ -7,7 +7,7 @@
 #include "nn/linear.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
-#include "ops/sequences.h"
+#include "ops/shapes/sequences.h"
 
 #include <memory>
 #include <optional>

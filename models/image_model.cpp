@@ -1,6 +1,6 @@
 #include "models/image_model.h"
 
-#include "ops/pixels_kernels.h"
+#include "ops/pixels/pixels_kernels.h"
 
 #include <algorithm>
 

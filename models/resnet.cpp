@@ -3,9 +3,9 @@
 #include "models/registry.h"
 #include "nn/init.h"
 #include "nn/region.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/pool.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/curves/activation.h"
+#include "ops/pooling/pool.h"
 
 #include <cmath>
 #include <limits>
@@ -145,7 +145,10 @@ class ResNet::DeepStem final : public Module {
 };
 
 ResNet::ResNet(const ModelContext& context, const ResNetOptions& options)
-    : ImageModel(context, {options.image_size, options.in_channels, options.num_classes, {"fc"},
+    : ImageModel(context, {options.image_size,
+                           options.in_channels,
+                           options.num_classes,
+                           {"fc"},
                            options.stem == ResNetOptions::Stem::deep ? "conv1.0" : "conv1"}),
       max_pool_(options.stem != ResNetOptions::Stem::cifar),
       stem_(options.stem == ResNetOptions::Stem::deep

@@ -6,9 +6,9 @@
 #include "nn/mlp.h"
 #include "nn/region.h"
 #include "nn/window_attention.h"
-#include "ops/arithmetic.h"
-#include "ops/patch_merging.h"
-#include "ops/pool.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/pooling/pool.h"
+#include "ops/shapes/patch_merging.h"
 
 #include <numeric>
 #include <optional>

@@ -1,7 +1,7 @@
 #include "models/task.h"
 
 #include "core/collectives.h"
-#include "ops/reduce_kernels.h"
+#include "ops/arithmetic/reduce_kernels.h"
 
 #include <algorithm>
 #include <utility>

@@ -3,8 +3,8 @@
 #include "autograd/policies/adaptive.h"
 #include "core/collectives.h"
 #include "models/io/safetensors.h"
-#include "ops/arithmetic.h"
-#include "ops/loss_kernels.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/losses/loss_kernels.h"
 #include "optim/loss_scale.h"
 
 #include <algorithm>

@@ -7,8 +7,8 @@
 #include "nn/init.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
-#include "ops/pool.h"
-#include "ops/relu_max_pool.h"
+#include "ops/pooling/pool.h"
+#include "ops/pooling/relu_max_pool.h"
 
 #include <fmt/format.h>
 

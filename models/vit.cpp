@@ -5,8 +5,8 @@
 #include "nn/functional.h"
 #include "nn/init.h"
 #include "nn/region.h"
-#include "ops/arithmetic.h"
-#include "ops/slicing.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/shapes/slicing.h"
 
 #include <cmath>
 

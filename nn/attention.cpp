@@ -2,11 +2,11 @@
 
 #include "nn/region.h"
 
-#include "ops/attention.h"
-#include "ops/heads.h"
-#include "ops/matmul.h"
-#include "ops/slicing.h"
-#include "ops/softmax.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/heads.h"
+#include "ops/curves/softmax.h"
+#include "ops/products/matmul.h"
+#include "ops/shapes/slicing.h"
 
 #include <cmath>
 

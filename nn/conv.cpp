@@ -2,8 +2,8 @@
 
 #include "nn/adapter.h"
 #include "nn/init.h"
-#include "ops/conv.h"
-#include "ops/depthwise_conv.h"
+#include "ops/convolution/conv.h"
+#include "ops/convolution/depthwise_conv.h"
 
 namespace lacuna::nn {
 

@@ -1,6 +1,6 @@
 #include "nn/dropout.h"
 
-#include "ops/dropout.h"
+#include "ops/curves/dropout.h"
 
 namespace lacuna::nn {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "nn/module.h"
-#include "ops/sequences.h"
+#include "ops/shapes/sequences.h"
 
 namespace lacuna::nn {
 
@@ -21,8 +21,8 @@ class Dropout : public Module {
   double rate_;
 };
 
-/// The rate of DropPath in a block: 0 in the first of `blocks`, rising linearly to `last_rate` in the last (Huang et al.
-/// 2016, section 3).
+/// The rate of DropPath in a block: 0 in the first of `blocks`, rising linearly to `last_rate` in the last (Huang et
+/// al. 2016, section 3).
 double drop_path_rate(double last_rate, std::int64_t block, std::int64_t blocks);
 
 /// Zeroes each sample with probability `rate` and divides the others by 1 - rate (stochastic depth).

@@ -57,7 +57,7 @@ Variable global_avg_pool(Variable x);
 struct AttentionCall {
   std::int64_t heads = 1;
   double scale = 0;        // 0: 1 / sqrt(head_dim)
-  Variable bias{};         // added to the scores: see ops/attention.h
+  Variable bias{};         // added to the scores: see ops/attention/attention.h
   Variable key_lengths{};  // i64 [B]
   double dropout = 0;
   RandomStream stream{};  // of dropout

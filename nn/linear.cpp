@@ -2,8 +2,8 @@
 
 #include "nn/adapter.h"
 #include "nn/init.h"
-#include "ops/linear.h"
-#include "ops/scaled_linear.h"
+#include "ops/products/linear.h"
+#include "ops/products/scaled_linear.h"
 
 namespace lacuna::nn {
 

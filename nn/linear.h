@@ -2,7 +2,7 @@
 #pragma once
 
 #include "nn/adaptable.h"
-#include "ops/sequences.h"
+#include "ops/shapes/sequences.h"
 
 #include <optional>
 #include <string_view>
@@ -26,8 +26,8 @@ struct LinearOptions {
 class Linear final : public Adaptable {
  public:
   Linear(Module& parent, std::string_view name, std::int64_t in, std::int64_t out, const LinearOptions& options = {});
-  /// `scale` [out], if given, multiplies y: layer scale (ops/scaled_linear.h). `sequences`: those of the tokens x
-  /// [1, T, in], by which an adapter's dropout draws; null: axis 0 of x counts samples.
+  /// `scale` [out], if given, multiplies y: layer scale (ops/products/scaled_linear.h). `sequences`: those of the
+  /// tokens x [1, T, in], by which an adapter's dropout draws; null: axis 0 of x counts samples.
   Variable forward(Variable x, Variable scale = {}, const SequencesPtr& sequences = {}) const;
   std::int64_t in() const { return weight_.shape()[1]; }
   std::int64_t out() const { return weight_.shape()[0]; }

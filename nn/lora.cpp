@@ -4,10 +4,10 @@
 #include "nn/dropout.h"
 #include "nn/functional.h"
 #include "nn/init.h"
-#include "ops/dropout_linear.h"
-#include "ops/kernels/gemm.h"
-#include "ops/low_rank_linear.h"
-#include "ops/scaled_linear.h"
+#include "ops/products/dropout_linear.h"
+#include "ops/products/gemm.h"
+#include "ops/products/low_rank_linear.h"
+#include "ops/products/scaled_linear.h"
 
 #include <array>
 #include <cmath>

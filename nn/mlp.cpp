@@ -2,8 +2,8 @@
 
 #include "nn/functional.h"
 #include "nn/region.h"
-#include "ops/activation.h"
-#include "ops/swiglu.h"
+#include "ops/curves/activation.h"
+#include "ops/curves/swiglu.h"
 
 namespace lacuna::nn {
 

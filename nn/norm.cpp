@@ -2,9 +2,9 @@
 
 #include "autograd/checkpoint.h"
 #include "nn/init.h"
-#include "ops/batch_norm.h"
-#include "ops/layer_norm.h"
-#include "ops/running_statistics.h"
+#include "ops/norms/batch_norm.h"
+#include "ops/norms/layer_norm.h"
+#include "ops/norms/running_statistics.h"
 
 namespace lacuna::nn {
 

@@ -2,7 +2,7 @@
 
 #include "nn/functional.h"
 #include "nn/init.h"
-#include "ops/linear.h"
+#include "ops/products/linear.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 
 #include "nn/dropout.h"
 #include "nn/linear.h"
-#include "ops/window_attention.h"
+#include "ops/attention/window_attention.h"
 
 #include <memory>
 

@@ -4,7 +4,7 @@
 
 #include "core/number.h"
 #include "core/stream.h"
-#include "ops/conv_kernels.h"
+#include "ops/convolution/conv_kernels.h"
 #include "ops/cuda_libraries.h"
 
 #include <compare>

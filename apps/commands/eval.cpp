@@ -20,7 +20,7 @@
 #include "core/system_memory.h"
 #include "data/encoded_images.h"
 #include "models/folders/folder.h"
-#include "ops/tf32.h"
+#include "ops/products/tf32.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>

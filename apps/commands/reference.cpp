@@ -8,7 +8,7 @@
 #include "models/registry.h"
 #include "nn/freeze.h"
 #include "nn/functional.h"
-#include "ops/loss.h"
+#include "ops/losses/loss.h"
 #include "optim/optimizer.h"
 
 #include <nlohmann/json.hpp>

@@ -3,8 +3,8 @@
 #include "models/bert.h"
 #include "models/tasks/text.h"
 #include "nn/functional.h"
-#include "ops/linear_cross_entropy.h"
-#include "ops/span_cross_entropy.h"
+#include "ops/losses/linear_cross_entropy.h"
+#include "ops/losses/span_cross_entropy.h"
 
 #include <vector>
 

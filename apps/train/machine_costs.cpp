@@ -7,7 +7,7 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/vector.h"
-#include "ops/linear.h"
+#include "ops/products/linear.h"
 #include "ops/quantize/quantize.h"
 
 #include <fmt/core.h>

@@ -8,7 +8,7 @@
 #include "models/io/weights.h"
 #include "models/probe.h"
 #include "models/trainer.h"
-#include "ops/tf32.h"
+#include "ops/products/tf32.h"
 
 #include <filesystem>
 #include <memory>

@@ -1,7 +1,7 @@
 #include "models/tasks/accuracy.h"
 
-#include "ops/loss_kernels.h"
-#include "ops/top_k.h"
+#include "ops/losses/loss_kernels.h"
+#include "ops/losses/top_k.h"
 
 namespace lacuna {
 namespace {

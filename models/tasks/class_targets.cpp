@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "models/tasks/metrics.h"
-#include "ops/loss_kernels.h"
+#include "ops/losses/loss_kernels.h"
 
 #include <fmt/ranges.h>
 

@@ -5,8 +5,8 @@
 #include "models/tasks/class_targets.h"
 #include "models/tasks/metrics.h"
 #include "nn/functional.h"
-#include "ops/binary_cross_entropy.h"
-#include "ops/loss.h"
+#include "ops/losses/binary_cross_entropy.h"
+#include "ops/losses/loss.h"
 
 #include <algorithm>
 

@@ -5,8 +5,8 @@
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
 #include "nn/functional.h"
-#include "ops/loss.h"
-#include "ops/top_k.h"
+#include "ops/losses/loss.h"
+#include "ops/losses/top_k.h"
 
 #include <utility>
 

@@ -6,7 +6,7 @@
 #include "models/task.h"
 #include "models/tasks/metrics.h"
 #include "models/tasks/text.h"
-#include "ops/linear_cross_entropy.h"
+#include "ops/losses/linear_cross_entropy.h"
 
 #include <algorithm>
 #include <cmath>

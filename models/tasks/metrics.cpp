@@ -1,7 +1,7 @@
 #include "models/tasks/metrics.h"
 
-#include "ops/reduce_kernels.h"
-#include "ops/top_k.h"
+#include "ops/arithmetic/reduce_kernels.h"
+#include "ops/losses/top_k.h"
 
 #include <fmt/ranges.h>
 

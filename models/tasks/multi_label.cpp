@@ -1,6 +1,6 @@
 // Classes that do not exclude each other: binary cross entropy of the output `logits` [N, C] with `labels` f32 [N, C].
 #include "models/task.h"
-#include "ops/binary_cross_entropy.h"
+#include "ops/losses/binary_cross_entropy.h"
 
 namespace lacuna {
 namespace {

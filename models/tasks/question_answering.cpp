@@ -2,7 +2,7 @@
 #include "data/text/answers.h"
 #include "models/bert.h"
 #include "models/task.h"
-#include "ops/span_cross_entropy.h"
+#include "ops/losses/span_cross_entropy.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,7 +1,7 @@
 // Regression: mean squared error of the output `logits` [N, K] with `labels` f32 [N, K], or [N] where K is 1.
 #include "models/task.h"
 #include "models/tasks/metrics.h"
-#include "ops/mean_squared_error.h"
+#include "ops/losses/mean_squared_error.h"
 
 namespace lacuna {
 namespace {

@@ -3,8 +3,8 @@
 #include "models/tasks/accuracy.h"
 #include "models/tasks/metrics.h"
 #include "nn/functional.h"
-#include "ops/l2_normalize.h"
-#include "ops/mean_squared_error.h"
+#include "ops/losses/mean_squared_error.h"
+#include "ops/norms/l2_normalize.h"
 
 #include <algorithm>
 #include <numeric>

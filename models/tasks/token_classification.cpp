@@ -2,7 +2,7 @@
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
 #include "models/tasks/text.h"
-#include "ops/loss.h"
+#include "ops/losses/loss.h"
 
 namespace lacuna {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "ops/arithmetic/reduce_cuda.h"
 #include "ops/cuda/loss_terms.h"
-#include "ops/reduce_cuda.h"
 
 #include <algorithm>
 

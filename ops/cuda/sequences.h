@@ -5,7 +5,8 @@
 
 namespace lacuna::cuda {
 
-/// Sequence i has the rows [offsets[i], offsets[i + 1]), of which the first lengths[i] are tokens (ops/sequences.h).
+/// Sequence i has the rows [offsets[i], offsets[i + 1]), of which the first lengths[i] are tokens
+/// (ops/shapes/sequences.h).
 struct SequenceRows {
   const std::int64_t *offsets, *lengths;  // [count + 1], [count]
   std::int64_t count;

@@ -3,7 +3,7 @@
 
 #include "core/tensor.h"
 #include "ops/cuda/sequences.h"
-#include "ops/sequences.h"
+#include "ops/shapes/sequences.h"
 
 #include <span>
 

@@ -2,10 +2,10 @@
 #include "autograd/checkpoint.h"
 
 #include "autograd/policies/quantizing.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/layer_norm.h"
-#include "ops/linear.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/curves/activation.h"
+#include "ops/norms/layer_norm.h"
+#include "ops/products/linear.h"
 #include "tests/autograd/graphs.h"
 
 #include <doctest/doctest.h>

@@ -4,7 +4,7 @@
 #include "autograd/checkpoint.h"
 #include "autograd/tape.h"
 #include "core/random.h"
-#include "ops/reduce.h"
+#include "ops/arithmetic/reduce.h"
 
 #include <doctest/doctest.h>
 

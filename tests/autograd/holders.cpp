@@ -2,7 +2,7 @@
 #include "autograd/holders/holder.h"
 
 #include "autograd/saved_tensor.h"
-#include "ops/activation.h"
+#include "ops/curves/activation.h"
 #include "tests/ops/quantized_values.h"
 
 #include <doctest/doctest.h>

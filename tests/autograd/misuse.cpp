@@ -1,8 +1,8 @@
 // Undefined variables, and tensors that change between forward and backward, are errors.
 #include "tests/autograd/graphs.h"
 
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/curves/activation.h"
 
 #include "core/parallel.h"
 

@@ -1,6 +1,6 @@
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/linear.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/curves/activation.h"
+#include "ops/products/linear.h"
 #include "tests/autograd/graphs.h"
 
 #include <doctest/doctest.h>

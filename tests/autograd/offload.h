@@ -4,9 +4,9 @@
 #include "autograd/offload_store.h"
 #include "autograd/policies/rules.h"
 #include "core/ledger.h"
-#include "ops/activation.h"
-#include "ops/layer_norm.h"
-#include "ops/linear.h"
+#include "ops/curves/activation.h"
+#include "ops/norms/layer_norm.h"
+#include "ops/products/linear.h"
 #include "tests/autograd/graphs.h"
 
 #include <doctest/doctest.h>

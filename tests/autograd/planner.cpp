@@ -6,8 +6,8 @@
 #include "autograd/file_store.h"
 #include "autograd/policies/planned.h"
 #include "core/ledger.h"
-#include "ops/activation.h"
-#include "ops/linear.h"
+#include "ops/curves/activation.h"
+#include "ops/products/linear.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 // Policies that quantize on cuda, on the stand-in, against the CPU: the same codes, so the same gradients but for
 // rounding.
 #include "core/stand_in/fibers.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/curves/activation.h"
 #include "tests/autograd/graphs.h"
 
 #include <doctest/doctest.h>

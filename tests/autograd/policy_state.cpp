@@ -1,8 +1,8 @@
 // What memory policies carry from step to step: taken as it was given, and refused where it is anything else.
 #include "autograd/policies/adaptive.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/linear.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/curves/activation.h"
+#include "ops/products/linear.h"
 #include "tests/autograd/graphs.h"
 
 #include <doctest/doctest.h>

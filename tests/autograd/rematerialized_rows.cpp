@@ -1,10 +1,10 @@
 // What is derived from codes comes some rows at a time.
 #include "core/parallel.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/batch_norm.h"
-#include "ops/layer_norm.h"
-#include "ops/linear.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/curves/activation.h"
+#include "ops/norms/batch_norm.h"
+#include "ops/norms/layer_norm.h"
+#include "ops/products/linear.h"
 #include "tests/autograd/graphs.h"
 
 namespace lacuna {

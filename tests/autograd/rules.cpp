@@ -3,10 +3,10 @@
 #include "autograd/block_range.h"
 #include "autograd/policies/adaptive.h"
 
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/linear.h"
-#include "ops/matmul.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/curves/activation.h"
+#include "ops/products/linear.h"
+#include "ops/products/matmul.h"
 #include "tests/autograd/graphs.h"
 
 #include <doctest/doctest.h>

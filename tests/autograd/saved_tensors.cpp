@@ -1,14 +1,14 @@
 // What is held for backward, and how.
 #include "autograd/policies/lossless.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/batch_norm.h"
-#include "ops/dropout.h"
-#include "ops/heads.h"
-#include "ops/layer_norm.h"
-#include "ops/linear.h"
-#include "ops/loss.h"
-#include "ops/slicing.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/attention/heads.h"
+#include "ops/curves/activation.h"
+#include "ops/curves/dropout.h"
+#include "ops/losses/loss.h"
+#include "ops/norms/batch_norm.h"
+#include "ops/norms/layer_norm.h"
+#include "ops/products/linear.h"
+#include "ops/shapes/slicing.h"
 #include "tests/autograd/graphs.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // An op with two differentiable outputs on the tape.
-#include "ops/arithmetic.h"
+#include "ops/arithmetic/arithmetic.h"
 #include "tests/autograd/graphs.h"
 #include "tests/ops/polar.h"
 

@@ -1,9 +1,9 @@
 #include "autograd/tape.h"
 
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
-#include "ops/linear.h"
-#include "ops/slicing.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/curves/activation.h"
+#include "ops/products/linear.h"
+#include "ops/shapes/slicing.h"
 #include "tests/autograd/graphs.h"
 
 #include <doctest/doctest.h>

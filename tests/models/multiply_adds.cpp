@@ -1,7 +1,7 @@
 // Products of whole models: what rates by op are reckoned from.
 #include "autograd/policy.h"
 #include "models/registry.h"
-#include "ops/loss.h"
+#include "ops/losses/loss.h"
 
 #include "tests/models/tiny_models.h"
 

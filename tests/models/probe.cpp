@@ -5,7 +5,7 @@
 #include "models/io/weights.h"
 #include "models/task_step.h"
 #include "models/trainer.h"
-#include "ops/linear.h"
+#include "ops/products/linear.h"
 #include "tests/models/tiny_models.h"
 #include "tests/temporary_folder.h"
 

@@ -6,7 +6,7 @@
 #include "autograd/tape.h"
 #include "models/registry.h"
 #include "nn/freeze.h"
-#include "ops/loss.h"
+#include "ops/losses/loss.h"
 
 #include <cmath>
 #include <map>

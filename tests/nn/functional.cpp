@@ -4,8 +4,8 @@
 #include "core/random.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
-#include "ops/activation.h"
-#include "ops/arithmetic.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/curves/activation.h"
 
 #include <doctest/doctest.h>
 

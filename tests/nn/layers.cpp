@@ -5,8 +5,8 @@
 #include "nn/freeze.h"
 #include "nn/init.h"
 #include "nn/norm.h"
-#include "ops/arithmetic.h"
-#include "ops/reduce.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/arithmetic/reduce.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 #include "nn/module.h"
 
 #include "nn/init.h"
-#include "ops/linear.h"
+#include "ops/products/linear.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
-#include "ops/activation.h"
-#include "ops/swiglu.h"
+#include "ops/curves/activation.h"
+#include "ops/curves/swiglu.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

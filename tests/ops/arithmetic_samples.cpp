@@ -1,4 +1,4 @@
-#include "ops/arithmetic.h"
+#include "ops/arithmetic/arithmetic.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

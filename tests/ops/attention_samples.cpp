@@ -1,4 +1,4 @@
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 #include "tests/ops/op_sample.h"
 
 #include <limits>

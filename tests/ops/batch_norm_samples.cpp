@@ -1,4 +1,4 @@
-#include "ops/batch_norm.h"
+#include "ops/norms/batch_norm.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

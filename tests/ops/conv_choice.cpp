@@ -1,5 +1,5 @@
 // The kernel that is chosen for a convolution, against direct sums in f64.
-#include "ops/kernels/conv_choice.h"
+#include "ops/convolution/conv_choice.h"
 
 #include <doctest/doctest.h>
 

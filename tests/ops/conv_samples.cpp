@@ -1,4 +1,4 @@
-#include "ops/conv.h"
+#include "ops/convolution/conv.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

@@ -1,4 +1,4 @@
-#include "ops/depthwise_conv.h"
+#include "ops/convolution/depthwise_conv.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

@@ -1,4 +1,4 @@
-#include "ops/dropout_linear.h"
+#include "ops/products/dropout_linear.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

@@ -1,4 +1,4 @@
-#include "ops/dropout.h"
+#include "ops/curves/dropout.h"
 #include "tests/ops/op_sample.h"
 
 #include <doctest/doctest.h>

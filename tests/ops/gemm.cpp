@@ -1,4 +1,4 @@
-#include "ops/kernels/gemm.h"
+#include "ops/products/gemm.h"
 #include "tests/ops/op_sample.h"
 
 #include <doctest/doctest.h>

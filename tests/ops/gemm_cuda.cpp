@@ -1,5 +1,5 @@
-#include "ops/kernels/gemm.h"
-#include "ops/tf32.h"
+#include "ops/products/gemm.h"
+#include "ops/products/tf32.h"
 #include "tests/ops/op_sample.h"
 
 #include <doctest/doctest.h>

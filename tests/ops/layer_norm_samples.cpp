@@ -1,4 +1,4 @@
-#include "ops/layer_norm.h"
+#include "ops/norms/layer_norm.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

@@ -1,4 +1,4 @@
-#include "ops/linear.h"
+#include "ops/products/linear.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

@@ -1,4 +1,4 @@
-#include "ops/loss.h"
+#include "ops/losses/loss.h"
 #include "tests/ops/op_sample.h"
 
 #include "core/random.h"

@@ -1,4 +1,4 @@
-#include "ops/low_rank_linear.h"
+#include "ops/products/low_rank_linear.h"
 #include "tests/ops/op_sample.h"
 
 #include <array>

@@ -1,5 +1,5 @@
-#include "ops/heads.h"
-#include "ops/matmul.h"
+#include "ops/attention/heads.h"
+#include "ops/products/matmul.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

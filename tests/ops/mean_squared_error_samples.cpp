@@ -1,4 +1,4 @@
-#include "ops/mean_squared_error.h"
+#include "ops/losses/mean_squared_error.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

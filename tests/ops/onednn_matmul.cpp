@@ -1,5 +1,5 @@
 // The matmul primitive in f32, which every processor has, and in bf16 where the processor multiplies it.
-#include "ops/kernels/onednn_matmul.h"
+#include "ops/products/onednn_matmul.h"
 
 #include "core/ledger.h"
 #include "tests/ops/op_sample.h"

@@ -1,7 +1,7 @@
 // Every op, in every type, for every subset of its gradients: what an op must be for the tape to trust it.
 #include "autograd/tape.h"
 #include "core/parallel.h"
-#include "ops/activation.h"
+#include "ops/curves/activation.h"
 #include "ops/quantize/sign_mask.h"
 #include "tests/ops/op_run.h"
 #include "tests/ops/operand_forms.h"

@@ -1,4 +1,4 @@
-#include "ops/patch_merging.h"
+#include "ops/shapes/patch_merging.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

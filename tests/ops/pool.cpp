@@ -1,4 +1,4 @@
-#include "ops/pool.h"
+#include "ops/pooling/pool.h"
 #include "core/tensor.h"
 
 #include <doctest/doctest.h>

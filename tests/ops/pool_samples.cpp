@@ -1,5 +1,5 @@
-#include "ops/pool.h"
-#include "ops/relu_max_pool.h"
+#include "ops/pooling/pool.h"
+#include "ops/pooling/relu_max_pool.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

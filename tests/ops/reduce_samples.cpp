@@ -1,4 +1,4 @@
-#include "ops/reduce.h"
+#include "ops/arithmetic/reduce.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

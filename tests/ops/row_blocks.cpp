@@ -2,7 +2,7 @@
 #include "ops/row_blocks.h"
 
 #include "autograd/tape.h"
-#include "ops/linear.h"
+#include "ops/products/linear.h"
 
 #include <doctest/doctest.h>
 

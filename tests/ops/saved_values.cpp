@@ -1,5 +1,5 @@
 // Codes that kernels on cuda decode as they read, against the CPU's decoder.
-#include "ops/activation_kernels.h"
+#include "ops/curves/activation_kernels.h"
 #include "ops/operand.h"
 #include "tests/ops/op_run.h"
 

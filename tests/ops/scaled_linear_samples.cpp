@@ -1,4 +1,4 @@
-#include "ops/scaled_linear.h"
+#include "ops/products/scaled_linear.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

@@ -1,13 +1,13 @@
 // Ops on sequences of unequal length: packed and padded batches agree, and no result depends on threads or blocks.
-#include "ops/sequences.h"
+#include "ops/shapes/sequences.h"
 #include "autograd/tape.h"
 #include "core/parallel.h"
 #include "nn/functional.h"
-#include "ops/dropout.h"
-#include "ops/embedding.h"
-#include "ops/linear_cross_entropy.h"
-#include "ops/loss.h"
-#include "ops/sequence_attention.h"
+#include "ops/attention/sequence_attention.h"
+#include "ops/curves/dropout.h"
+#include "ops/losses/linear_cross_entropy.h"
+#include "ops/losses/loss.h"
+#include "ops/shapes/embedding.h"
 #include "tests/ops/op_sample.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "ops/slicing.h"
+#include "ops/shapes/slicing.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

@@ -1,4 +1,4 @@
-#include "ops/softmax.h"
+#include "ops/curves/softmax.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

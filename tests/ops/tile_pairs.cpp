@@ -1,5 +1,5 @@
 // Products of pairs of bf16, which machines without instructions for them compute in f32.
-#include "ops/kernels/attention_factors.h"
+#include "ops/attention/attention_factors.h"
 
 #include <doctest/doctest.h>
 

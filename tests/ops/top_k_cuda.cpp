@@ -1,5 +1,5 @@
 #include "core/tensor.h"
-#include "ops/top_k.h"
+#include "ops/losses/top_k.h"
 #include "tests/ops/op_sample.h"
 
 #include <doctest/doctest.h>

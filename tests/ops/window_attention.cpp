@@ -1,5 +1,5 @@
 // Memory of window attention's backward, by the ledger.
-#include "ops/window_attention.h"
+#include "ops/attention/window_attention.h"
 
 #include "autograd/tape.h"
 #include "core/ledger.h"

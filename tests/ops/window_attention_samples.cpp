@@ -1,4 +1,4 @@
-#include "ops/window_attention.h"
+#include "ops/attention/window_attention.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {

@@ -1,6 +1,6 @@
 #include "core/parallel.h"
-#include "ops/kernels/conv_algorithms.h"
-#include "ops/kernels/winograd_filter.h"
+#include "ops/convolution/conv_algorithms.h"
+#include "ops/convolution/winograd_filter.h"
 
 #include <doctest/doctest.h>
 

@@ -5,7 +5,7 @@
 #include "nn/functional.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
-#include "ops/arithmetic.h"
+#include "ops/arithmetic/arithmetic.h"
 #include "optim/step.h"
 #include "optim/train_step.h"
 #include "tests/optim/two_parameters.h"

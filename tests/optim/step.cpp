@@ -2,9 +2,9 @@
 #include "optim/step.h"
 
 #include "core/parallel.h"
-#include "ops/arithmetic.h"
-#include "ops/loss.h"
-#include "ops/reduce.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/arithmetic/reduce.h"
+#include "ops/losses/loss.h"
 #include "tests/optim/two_parameters.h"
 
 #include <doctest/doctest.h>

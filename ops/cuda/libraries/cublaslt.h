@@ -1,7 +1,7 @@
 // A matrix product as cuBLASLt describes it. Descriptions need no device.
 #pragma once
 
-#include "ops/product_cuda.h"
+#include "ops/products/product_cuda.h"
 
 #include <cublasLt.h>
 

@@ -1,7 +1,7 @@
 // Matrix products of the stand-in, by plain loops over f32.
 #include "core/stand_in/queue.h"
 #include "ops/cuda/stand_in/values.h"
-#include "ops/product_cuda.h"
+#include "ops/products/product_cuda.h"
 
 #include <algorithm>
 #include <bit>

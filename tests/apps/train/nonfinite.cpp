@@ -2,7 +2,7 @@
 
 #include "core/finite.h"
 
-#include "ops/arithmetic.h"
+#include "ops/arithmetic/arithmetic.h"
 
 #include <doctest/doctest.h>
 

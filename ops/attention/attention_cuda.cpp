@@ -1,0 +1,217 @@
+// Attention on cuda: by cuDNN in bf16 and f16 where there is nothing beside q, k and v; by kernels of our own for all
+// the rest. cuDNN's backward reads y and the logarithms of the sums, which are not saved: forward runs again for them.
+#include "ops/attention/attention_cuda.h"
+
+#include "core/backend.h"
+#include "ops/attention/attention_kernels.h"
+#include "ops/cuda_libraries.h"
+#include "ops/dnn_cuda.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+namespace lacuna {
+namespace {
+
+constexpr std::int64_t most_head_dim = 128;
+
+/// Where samples of unequal length lie, on the device.
+struct DeviceSequences {
+  Tensor offsets{}, lengths{};    // i64 [samples + 1], [samples]
+  std::int64_t longest_rows = 0;  // padding included
+
+  DeviceSequences(const AttentionArguments& a, Device device) {
+    if (a.sequences == nullptr) return;
+    const auto count = static_cast<std::size_t>(a.samples);
+    offsets = Tensor::from(std::span(a.sequences->offsets() + a.first, count + 1), {a.samples + 1}, device);
+    lengths = Tensor::from(std::span(a.sequences->lengths() + a.first, count), {a.samples}, device);
+    for (std::int64_t i = a.first; i < a.first + a.samples; ++i)
+      longest_rows = std::max(longest_rows, a.sequences->end(i) - a.sequences->begin(i));
+  }
+  const std::int64_t* offsets_data() const { return offsets.defined() ? offsets.data<const std::int64_t>() : nullptr; }
+};
+
+cuda::TokenRows rows_of(const TokenColumns& columns, std::int64_t rows_per_sample, const std::int64_t* offsets) {
+  if (!columns.tokens.defined()) return {};
+  const Tensor& tokens = columns.tokens;
+  return {tokens.raw() + columns.first * size_of(tokens.dtype()), tokens.shape().back(), rows_per_sample, offsets};
+}
+
+cuda::AttentionProblem problem_of(const AttentionArguments& a, const DeviceSequences& sequences) {
+  expect(a.head_dim <= most_head_dim, "attention on cuda: expected a head dimension of at most {}, got {}",
+         most_head_dim, a.head_dim);
+  const std::int64_t* const of_keys = sequences.offsets_data();
+  const std::int64_t* const of_queries = a.every_query ? of_keys : nullptr;
+  const std::int64_t key_rows = of_keys == nullptr ? a.keys : sequences.longest_rows;
+  cuda::AttentionProblem p{.samples = a.samples,
+                           .heads = a.heads,
+                           .head_dim = a.head_dim,
+                           .queries = a.queries,
+                           .keys = a.keys,
+                           .query_tiles = cuda::tiles_of(of_queries == nullptr ? a.queries : key_rows),
+                           .key_tiles = cuda::tiles_of(key_rows),
+                           .scale = static_cast<float>(a.scale),
+                           .q = rows_of(a.q, a.query_rows, of_queries),
+                           .k = rows_of(a.k, a.keys, of_keys),
+                           .v = rows_of(a.v, a.keys, of_keys),
+                           .first = a.first,
+                           .stream = a.stream,
+                           .draw_rows = a.draw_rows,
+                           .draw_columns = a.draw_columns};
+  if (a.bias.defined()) {
+    const Shape& shape = a.bias.shape();
+    p.bias = a.bias.data<const std::byte>();
+    p.bias_windows = shape[0];
+    p.bias_row = shape[2] == 1 ? 0 : shape[3];
+    p.bias_head = shape[1] == 1 ? 0 : shape[2] * shape[3];
+    p.bias_window = shape[1] * shape[2] * shape[3];
+  }
+  if (a.key_lengths.defined()) p.key_lengths = a.key_lengths.data<const std::int64_t>() + a.first;
+  if (sequences.lengths.defined()) p.key_lengths = sequences.lengths.data<const std::int64_t>();
+  if (a.dropout > 0) {
+    p.dropped_below = static_cast<std::uint32_t>(std::min(std::ldexp(a.dropout, 32), 4294967295.0));
+    p.kept_scale = static_cast<float>(1 / (1 - a.dropout));
+  }
+  return p;
+}
+
+constexpr std::int64_t cudnn_unit = 8;  // of head dimensions and strides, in elements
+
+bool is_dense(const AttentionArguments& a, DType dtype) {
+  const auto fits = [](const TokenColumns& columns) {
+    return columns.tokens.defined() && columns.first % cudnn_unit == 0 &&
+           columns.tokens.shape().back() % cudnn_unit == 0;
+  };
+  return uses_cudnn() && dtype != DType::f32 && !a.bias.defined() && !a.key_lengths.defined() && a.dropout == 0 &&
+         a.sequences == nullptr && a.head_dim % cudnn_unit == 0 && a.head_dim <= most_head_dim && fits(a.q) &&
+         fits(a.k) && fits(a.v);
+}
+
+std::int64_t stride_of(const TokenColumns& columns) { return columns.tokens.shape().back(); }
+std::byte* data_of(const TokenColumns& columns) {
+  return columns.tokens.raw() + columns.first * size_of(columns.tokens.dtype());
+}
+
+cuda::DenseAttention dense(const AttentionArguments& a, DType dtype) {
+  return {.backward = false,
+          .dtype = dtype,
+          .samples = a.samples,
+          .heads = a.heads,
+          .queries = a.queries,
+          .keys = a.keys,
+          .head_dim = a.head_dim,
+          .query_rows = a.query_rows,
+          .q_stride = stride_of(a.q),
+          .k_stride = stride_of(a.k),
+          .v_stride = stride_of(a.v),
+          .dq_stride = 0,
+          .dk_stride = 0,
+          .dv_stride = 0,
+          .scale = static_cast<float>(a.scale)};
+}
+
+void run_dense(Device device, const cuda::DenseAttention& what, const cuda::DenseAttentionPointers& pointers) {
+  const Tensor workspace = Tensor::empty({library_workspace}, DType::u8, device, Purpose::workspace);
+  cuda::attend(stream_of(device), device.index, what, pointers, workspace.raw());
+}
+
+/// What forward gives beside y.
+Tensor log_sums_for(std::int64_t samples, const AttentionArguments& a, Device device) {
+  return Tensor::empty({samples, a.heads, a.queries}, DType::f32, device, Purpose::workspace);
+}
+
+/// False: cuDNN does not compute it.
+bool forward_by_cudnn(const AttentionArguments& a, const Tensor& y) {
+  const Device device = y.device();
+  if (!is_dense(a, y.dtype())) return false;
+  const cuda::DenseAttention what = dense(a, y.dtype());
+  if (!cuda::has_plan(device.index, what)) return false;
+  const Tensor log_sums = log_sums_for(a.samples, a, device);
+  run_dense(
+      device, what,
+      {.q = data_of(a.q), .k = data_of(a.k), .v = data_of(a.v), .y = y.raw(), .log_sums = log_sums.data<float>()});
+  return true;
+}
+
+bool backward_by_cudnn(const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to) {
+  const Device device = dy.device();
+  if (!is_dense(a, dy.dtype()) || !to.q.tokens.defined() || !to.k.tokens.defined() || !to.v.tokens.defined())
+    return false;
+  const std::int64_t part = std::min(a.samples, cuda::samples_at_once(dense(a, dy.dtype()))), rest = a.samples % part;
+  const auto plans_of = [&](std::int64_t samples) {
+    cuda::DenseAttention forward = dense(a, dy.dtype());
+    forward.samples = samples;
+    cuda::DenseAttention backward = forward;
+    backward.backward = true;
+    backward.dq_stride = stride_of(to.q);
+    backward.dk_stride = stride_of(to.k);
+    backward.dv_stride = stride_of(to.v);
+    return std::pair(forward, backward);
+  };
+  for (const std::int64_t samples : {part, rest == 0 ? part : rest}) {
+    const auto [forward, backward] = plans_of(samples);
+    if (!cuda::has_plan(device.index, forward) || !cuda::has_plan(device.index, backward)) return false;
+  }
+  const std::int64_t width = a.heads * a.head_dim;
+  const Tensor y = Tensor::empty({part * a.queries, width}, dy.dtype(), device, Purpose::workspace);
+  const Tensor log_sums = log_sums_for(part, a, device);
+  if (a.query_rows > a.queries) to.q.tokens.fill(0);  // rows that ask nothing
+  for (std::int64_t first = 0; first < a.samples; first += part) {
+    const std::int64_t samples = std::min(part, a.samples - first);
+    const auto [forward, backward] = plans_of(samples);
+    const auto from = [&](const TokenColumns& columns, std::int64_t rows) {
+      return data_of(columns) + first * rows * stride_of(columns) * size_of(dy.dtype());
+    };
+    cuda::DenseAttentionPointers pointers{.q = from(a.q, a.query_rows),
+                                          .k = from(a.k, a.keys),
+                                          .v = from(a.v, a.keys),
+                                          .y = y.raw(),
+                                          .log_sums = log_sums.data<float>()};
+    run_dense(device, forward, pointers);
+    pointers.dy = dy.data<const std::byte>() + first * a.queries * width * size_of(dy.dtype());
+    pointers.dq = from(to.q, a.query_rows);
+    pointers.dk = from(to.k, a.keys);
+    pointers.dv = from(to.v, a.keys);
+    run_dense(device, backward, pointers);
+  }
+  return true;
+}
+
+const RegisterKernel cuda_forward{
+    attention_forward, DeviceKind::cuda, [](const AttentionArguments& a, const Tensor& y, const Tensor&) {
+      if (forward_by_cudnn(a, y)) return;
+      const DeviceSequences sequences(a, y.device());
+      const cuda::AttentionProblem p = problem_of(a, sequences);
+      cuda::attention_forward(stream_of(y.device()), y.dtype(), p,
+                              rows_of({y}, a.queries, a.every_query ? sequences.offsets_data() : nullptr));
+    }};
+
+const RegisterKernel cuda_backward{
+    attention_backward, DeviceKind::cuda,
+    [](const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to, const Tensor&) {
+      if (backward_by_cudnn(a, dy, to)) return;
+      const DeviceSequences sequences(a, dy.device());
+      const cuda::AttentionProblem p = problem_of(a, sequences);
+      const std::int64_t *const of_keys = p.k.offsets, *const of_queries = p.q.offsets;
+      const Tensor statistics =
+          Tensor::empty({2, a.samples * a.heads, a.queries}, DType::f32, dy.device(), Purpose::workspace);
+      cuda::attention_backward(stream_of(dy.device()), dy.dtype(), p,
+                               {.dy = rows_of({dy}, a.queries, of_queries),
+                                .dq = rows_of(to.q, a.query_rows, of_queries),
+                                .dk = rows_of(to.k, a.keys, of_keys),
+                                .dv = rows_of(to.v, a.keys, of_keys),
+                                .dq_rows = of_queries == nullptr ? a.query_rows : sequences.longest_rows,
+                                .bias_sums = to.bias_sums.defined() ? to.bias_sums.data<float>() : nullptr,
+                                .statistics = statistics.data<float>()});
+    }};
+
+const RegisterKernel cuda_sum_bias{
+    attention_sum_bias, DeviceKind::cuda, [](const Tensor& bias_sums, const Tensor& bias_gradient) {
+      cuda::attention_sum_bias(stream_of(bias_gradient.device()), bias_gradient.dtype(), bias_sums.data<const float>(),
+                               bias_sums.shape()[0], bias_gradient.count(), bias_gradient.raw());
+    }};
+
+}  // namespace
+}  // namespace lacuna

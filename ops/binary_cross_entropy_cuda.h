@@ -1,8 +1,0 @@
-// The formula of ops/binary_cross_entropy.cu, for ops/cuda/loss_terms.h.
-#pragma once
-
-namespace lacuna::cuda {
-
-struct BinaryCrossEntropyTerms;
-
-}  // namespace lacuna::cuda

@@ -1,0 +1,78 @@
+#include "ops/convolution/conv.h"
+
+#include "ops/convolution/conv_kernels.h"
+#include "ops/operand.h"
+
+namespace lacuna {
+namespace {
+
+const RegisterOp<Conv2d> conv2d;
+
+ConvShape shape_of(const Conv2d& op, std::int64_t images, std::int64_t channels, std::int64_t outputs) {
+  return {images,           op.height,       op.width,  channels,   outputs,
+          op.kernel_height, op.kernel_width, op.stride, op.padding, op.groups};
+}
+
+ConvShape checked_shape(const Conv2d& op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  expect(op.stride > 0 && op.padding >= 0 && op.groups > 0,
+         "conv2d: expected stride > 0, padding >= 0 and groups > 0, got {}, {} and {}", op.stride, op.padding,
+         op.groups);
+  expect(x.shape().rank() == 4 && x.shape()[1] == op.height && x.shape()[2] == op.width,
+         "conv2d: expected images [N, {}, {}, C], got {}", op.height, op.width, x.shape());
+  expect(x.shape()[0] > 0, "conv2d: expected one image or more, got {}", x.shape());
+  const std::int64_t channels = x.shape()[3], outputs = weight.shape().front();
+  expect(outputs % op.groups == 0 && channels % op.groups == 0 &&
+             weight.shape() == Shape{outputs, channels / op.groups, op.kernel_height, op.kernel_width},
+         "conv2d: weight {} does not fit {} channels in {} groups: expected [O, C / groups, {}, {}], O and C multiples "
+         "of groups",
+         weight.shape(), channels, op.groups, op.kernel_height, op.kernel_width);
+  const DType type = compute_type(x.dtype());
+  expect(weight.dtype() == type, "conv2d: an input of {} goes with weights of {}, got {}", name_of(x.dtype()),
+         name_of(type), name_of(weight.dtype()));
+  expect(!bias.defined() || (bias.shape() == Shape{outputs} && bias.dtype() == type), "conv2d: bias must be {} of [{}]",
+         name_of(type), outputs);
+  expect(op.kernel_height <= op.height + 2 * op.padding && op.kernel_width <= op.width + 2 * op.padding,
+         "conv2d: a kernel of {}x{} is larger than images of {}x{} with padding {}", op.kernel_height, op.kernel_width,
+         op.height, op.width, op.padding);
+  return shape_of(op, x.shape()[0], channels, outputs);
+}
+
+}  // namespace
+
+std::int64_t Conv2d::macs(std::span<const Shape> inputs, const Shape& y) const {
+  return y.count() * (inputs[weight].count() / inputs[weight].front());
+}
+
+Tensor Conv2d::forward(std::span<const Tensor> inputs) const {
+  const Tensor& in = inputs[x];
+  const ConvShape s = checked_shape(*this, in, inputs[weight], inputs[bias]);
+  Tensor y = Tensor::empty({s.images, s.out_height(), s.out_width(), s.outputs}, in.dtype(), in.device());
+  conv2d_forward(y.device(), s, in, inputs[weight], inputs[bias], y);
+  return y;
+}
+
+void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const {
+  const DType parameters = compute_type(dy.dtype());
+  const Device device = dy.device();
+  const std::int64_t images = dy.shape().front(), outputs = dy.shape().back();
+  if (grads.wanted(bias)) {
+    if (!grads[bias].defined()) grads[bias] = Tensor::zeros({outputs}, parameters, device);
+    conv2d_bias_gradient(device, dy, grads[bias]);
+  }
+  if (grads.wanted(weight)) {
+    const ConvShape s = shape_of(*this, images, saved.shape<input(x)>().back(), outputs);
+    const bool add = grads[weight].defined();
+    if (!add)
+      grads[weight] = Tensor::empty({outputs, s.channels / groups, kernel_height, kernel_width}, parameters, device);
+    conv2d_weight_gradient(device, s, saved.get<input(x)>(), dy, grads[weight], add);
+  }
+  if (grads.wanted(x)) {
+    const Tensor w = saved.get<input(weight)>().whole();
+    const ConvShape s = shape_of(*this, images, w.shape()[1] * groups, outputs);
+    const bool add = grads[x].defined();
+    if (!add) grads[x] = Tensor::empty({images, height, width, s.channels}, dy.dtype(), device);
+    conv2d_input_gradient(device, s, dy, w, grads[x], add);
+  }
+}
+
+}  // namespace lacuna

@@ -1,0 +1,50 @@
+#include "ops/losses/linear_cross_entropy_cuda.h"
+
+#include "core/block.h"
+
+namespace lacuna::cuda {
+namespace {
+
+/// One block.
+struct AddToSum {
+  static constexpr int threads = 256;
+  struct Shared {
+    double sums[threads / warp_size];
+  };
+  const float* losses;
+  std::int64_t count;
+  double* sum;
+  LACUNA_DEVICE void operator()(const Block<AddToSum>& block) const {
+    double own = 0;
+    for (std::int64_t i = block.thread(); i < count; i += threads) own += static_cast<double>(losses[i]);
+    own = joined_of_block(block, own, block.shared().sums, Plus{});
+    if (block.thread() == 0) *sum += own;
+  }
+};
+
+/// One block.
+struct DivideByCounted {
+  static constexpr int threads = 256;
+  struct Shared {
+    std::int64_t counted[threads / warp_size];
+  };
+  PerCounted what;
+  LACUNA_DEVICE void operator()(const Block<DivideByCounted>& block) const {
+    std::int64_t counted = 0;
+    for (std::int64_t i = block.thread(); i < what.count; i += threads)
+      counted += what.labels[i] != what.ignored ? 1 : 0;
+    counted = joined_of_block(block, counted, block.shared().counted, Plus{});
+    if (block.thread() != 0) return;
+    const double value = what.value != nullptr ? static_cast<double>(*what.value) : *what.value_in_f64;
+    *what.to = static_cast<float>(value / static_cast<double>(counted > 1 ? counted : 1));
+  }
+};
+
+}  // namespace
+
+void add_to_sum(Stream stream, const float* losses, std::int64_t count, double* sum) {
+  run(stream, 1, AddToSum{losses, count, sum});
+}
+void divide_by_counted(Stream stream, const PerCounted& what) { run(stream, 1, DivideByCounted{what}); }
+
+}  // namespace lacuna::cuda

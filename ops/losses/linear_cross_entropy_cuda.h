@@ -1,0 +1,23 @@
+// Launchers of ops/losses/linear_cross_entropy.cu, beside those of ops/losses/loss_cuda.h.
+#pragma once
+
+#include "core/stream.h"
+
+#include <cstdint>
+
+namespace lacuna::cuda {
+
+/// sum[0] += Σ losses.
+void add_to_sum(Stream stream, const float* losses, std::int64_t count, double* sum);
+
+/// to[0] = value / labels that count, where `value` is of one of two types.
+struct PerCounted {
+  const std::int64_t* labels;  // [count]
+  std::int64_t count, ignored;
+  const float* value;          // [1], or null:
+  const double* value_in_f64;  // [1]
+  float* to;                   // [1]
+};
+void divide_by_counted(Stream stream, const PerCounted& what);
+
+}  // namespace lacuna::cuda

@@ -1,0 +1,56 @@
+// Kernels of ops/norms/batch_norm.h. x, y, residual, dy and their gradients: [rows, C] of one floating type. Tensors of
+// channels: [C] in its compute type.
+#pragma once
+
+#include "core/communicator.h"
+#include "core/kernel.h"
+#include "ops/operand.h"
+
+#include <cstdint>
+
+namespace lacuna {
+
+/// Mean and biased variance of each channel.
+inline constinit Kernel<void(const Tensor& x, const Tensor& mean, const Tensor& variance)> batch_norm_statistics{
+    "batch_norm statistics"};
+
+struct BatchNormChannels {
+  const Tensor &weight, &bias, &mean, &variance;
+  double eps;
+};
+
+/// What follows the sum: nothing, max(·, 0), or zero where the bit of `signs` (quant::pack_signs) is not set. Element 0
+/// of the call has bit `first_element`.
+struct Rectify {
+  bool relu = false;
+  Tensor signs{};
+  std::int64_t first_element = 0;
+};
+
+/// y = rectify((x − mean) / √(variance + eps) · weight + bias + residual). residual may be undefined.
+inline constinit Kernel<void(const BatchNormChannels& channels, const Tensor& x, const Tensor& residual,
+                             const Rectify& rectify, const Tensor& y)>
+    batch_norm_apply{"batch_norm"};
+
+/// Undefined: not read for the wanted gradients.
+struct BatchNormBackward {
+  Tensor dy{};
+  Operand x{};
+  Tensor weight{}, bias{}, mean{}, variance{};
+  /// Of the output of a form with a ReLU. If undefined and `bias` is given, they are found from x.
+  Operand signs{};
+  bool own_statistics = true;  // mean and variance are functions of x
+  double eps = 0;
+  Communicator* ranks =
+      nullptr;  // of whose batches, of one size each, mean and variance are functions; null: of this one
+};
+
+/// Undefined: not wanted. Those of weight and bias are added to.
+struct BatchNormGradients {
+  Tensor x{}, weight{}, bias{}, residual{};  // residual, or x without it, may be dy
+};
+
+inline constinit Kernel<void(const BatchNormBackward& given, const BatchNormGradients& to)> batch_norm_backward{
+    "batch_norm backward"};
+
+}  // namespace lacuna

@@ -1,0 +1,199 @@
+#include "ops/norms/layer_norm.h"
+
+#include "ops/arithmetic/reduce.h"
+#include "ops/kernels/rowwise.h"
+#include "ops/norms/layer_norm_kernels.h"
+#include "ops/row_blocks.h"
+
+#include <cmath>
+
+namespace lacuna {
+namespace {
+
+const RegisterOp<LayerNorm> layer_norm;
+
+/// y of one row, [n] each. Forward and rematerialization share it, so that their bits agree.
+template <class T, class C>
+[[gnu::noinline]] void normalise(std::int64_t n, const C* x, C mean, C rstd, const C* weight, const C* bias, T* y) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>((x[i] - mean) * rstd * weight[i] + bias[i]);
+}
+
+/// Consecutive rows that one thread adds to its sums, for the gradients of weight and bias.
+std::int64_t rows_together(std::int64_t width, int parts) {
+  constexpr std::int64_t most = 8, elements = 1 << 18;  // of all parts together
+  return std::clamp<std::int64_t>(elements / std::max<std::int64_t>(width * parts, 1), 1, most);
+}
+
+/// Adds one row to the sums [2, n] of dy·x̂ and dy. x̂ = (x - mean)·rstd; x, dy: [n].
+template <class C>
+void add_row(std::int64_t n, const C* x, const C* dy, C mean, C rstd, C* sums) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    sums[i] += dy[i] * ((x[i] - mean) * rstd);
+    sums[n + i] += dy[i];
+  }
+}
+
+/// dx of one row, and the row added to the sums [2, n]. x, dy, weight: [n]; dx [n] may be dy's memory.
+template <class T, class C>
+void row_gradient(std::int64_t n, const C* x, const C* dy, C mean, C rstd, const C* weight, C* sums, T* dx, bool add) {
+  C sum_g{}, sum_gx{};  // of g = dy·weight and of g·x̂
+#pragma omp simd reduction(+ : sum_g, sum_gx)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const C normalised = (x[i] - mean) * rstd, g = dy[i] * weight[i];
+    sums[i] += dy[i] * normalised;
+    sums[n + i] += dy[i];
+    sum_g += g;
+    sum_gx += g * normalised;
+  }
+  const C scale = rstd / static_cast<C>(n), shift = scale * sum_g, slope = scale * rstd * sum_gx;
+  const auto gradient = [&](std::int64_t i) { return rstd * (dy[i] * weight[i]) - shift - (x[i] - mean) * slope; };
+  if (add) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(to_compute(dx[i]) + gradient(i));
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(gradient(i));
+  }
+}
+
+template <class T>
+void forward_on_cpu(double eps, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                    const Tensor& rstd, const Tensor& y) {
+  using C = Compute<T>;
+  const std::int64_t n = x.shape().back();
+  parallel_for(x.rows(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<C> scratch = row_scratch<T>(n);
+    const C scale = C(1) / static_cast<C>(n);
+    for (std::int64_t row = begin; row < end; ++row) {
+      const C* const values = in_compute_type(x.data<T>() + row * n, n, scratch.data());
+      const C m = scale * sum_of(
+                              n, [](const auto& v) { return v; }, values);
+      const C variance = scale * sum_of(
+                                     n, [m](const auto& v) { return (v - m) * (v - m); }, values);
+      const C r = C(1) / std::sqrt(variance + static_cast<C>(eps));
+      normalise(n, values, m, r, weight.data<C>(), bias.data<C>(), y.data<T>() + row * n);
+      mean.data<C>()[row] = m;
+      rstd.data<C>()[row] = r;
+    }
+  });
+}
+
+template <class T>
+void normalize_on_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& rstd,
+                      const Tensor& y) {
+  using C = Compute<T>;
+  const std::int64_t n = y.shape().back();
+  const C *const m = mean.data<C>(), *const r = rstd.data<C>();
+  parallel_for(y.rows(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<C> scratch = row_scratch<T>(n);
+    for (std::int64_t row = begin; row < end; ++row)
+      normalise(n, in_compute_type(x.data<T>() + row * n, n, scratch.data()), m[row], r[row], weight.data<C>(),
+                bias.data<C>(), y.data<T>() + row * n);
+  });
+}
+
+/// to[i] = Σ sums[k][i] over the parts k. sums: [parts, 2, n], from element `first` of each part on.
+template <class C>
+void add_parts(const Tensor& sums, std::int64_t first, const Tensor& to) {
+  if (!to.defined()) return;
+  const std::int64_t n = to.count(), parts = sums.shape()[0];
+  const C* const from = sums.data<C>() + first;
+  C* const total = to.data<C>();
+  std::copy_n(from, n, total);
+  for (std::int64_t k = 1; k < parts; ++k)
+    for (std::int64_t i = 0; i < n; ++i) total[i] += from[k * 2 * n + i];
+}
+
+/// Each thread sums the gradients of weight and bias over its own rows.
+template <class T>
+void backward_on_cpu(const Operand& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
+                     const LayerNormGradients& to) {
+  using C = Compute<T>;
+  const std::int64_t rows = dy.rows(), n = dy.shape().back();
+  const int parts = rows < serial_rows(n) ? 1 : threads();
+  const std::int64_t together = rows_together(n, parts);
+  const RowPartition partition{.count = rows, .block = together * parts, .unit = together, .parts = parts};
+  const Tensor sums = Tensor::zeros({parts, 2, n}, dtype_of<C>(), dy.device(), Purpose::workspace);  // [parts, 2, C]
+  std::vector<std::vector<C>> x_rows(static_cast<std::size_t>(parts), row_scratch<T>(n)), dy_rows = x_rows;
+  for_row_blocks(x, partition, [&](const RowBlock& block) {
+    C* const x_scratch = x_rows[static_cast<std::size_t>(block.part)].data();
+    C* const dy_scratch = dy_rows[static_cast<std::size_t>(block.part)].data();
+    C* const own = sums.data<C>() + block.part * 2 * n;
+    for (std::int64_t row = block.begin; row < block.end; ++row) {
+      const C m = mean.data<C>()[row], r = rstd.data<C>()[row];
+      const C* const in = in_compute_type(block.values<T>() + (row - block.begin) * n, n, x_scratch);
+      const C* const g = in_compute_type(dy.data<T>() + row * n, n, dy_scratch);
+      if (to.x.defined())
+        row_gradient(n, in, g, m, r, weight.data<C>(), own, to.x.data<T>() + row * n, to.add_x);
+      else
+        add_row(n, in, g, m, r, own);
+    }
+  });
+  if (dy.device() == Device::meta) return;
+  add_parts<C>(sums, 0, to.weight);
+  add_parts<C>(sums, n, to.bias);
+}
+
+const RegisterKernel cpu_forward{
+    layer_norm_forward, DeviceKind::cpu,
+    [](double eps, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& rstd,
+       const Tensor& y) {
+      with_float_type(x.dtype(), [&]<class T>(Type<T>) { forward_on_cpu<T>(eps, x, weight, bias, mean, rstd, y); });
+    }};
+const RegisterKernel cpu_normalize{
+    layer_norm_normalize, DeviceKind::cpu,
+    [](const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& rstd,
+       const Tensor& y) {
+      with_float_type(y.dtype(), [&]<class T>(Type<T>) { normalize_on_cpu<T>(x, weight, bias, mean, rstd, y); });
+    }};
+const RegisterKernel cpu_backward{
+    layer_norm_backward,
+    {DeviceKind::cpu, DeviceKind::meta},
+    [](const Operand& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
+       const LayerNormGradients& to) {
+      with_float_type(dy.dtype(), [&]<class T>(Type<T>) { backward_on_cpu<T>(x, weight, mean, rstd, dy, to); });
+    }};
+
+}  // namespace
+
+Tensor LayerNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
+  const Tensor& in = inputs[x];
+  const DType compute = compute_type(in.dtype());
+  const Shape channels{in.shape().back()};
+  for (const Input parameter : {weight, bias})
+    expect(inputs[parameter].shape() == channels && inputs[parameter].dtype() == compute,
+           "layer_norm of {} {} expects weight and bias {} in {}, got {} in {}", name_of(in.dtype()), in.shape(),
+           channels, name_of(compute), inputs[parameter].shape(), name_of(inputs[parameter].dtype()));
+  Tensor y = empty_like(in);
+  extra_outputs = {Tensor::empty({in.rows(), 1}, compute, in.device()),
+                   Tensor::empty({in.rows(), 1}, compute, in.device())};
+  layer_norm_forward(y.device(), eps, in, inputs[weight], inputs[bias], extra_outputs[mean], extra_outputs[rstd], y);
+  return y;
+}
+
+void LayerNorm::rematerialize(const RematInputs<LayerNorm>& from, const Tensor& out) const {
+  layer_norm_normalize(out.device(), from.get<input(x)>(), from.get<input(weight)>(), from.get<input(bias)>(),
+                       from.get<extra_output(mean)>(), from.get<extra_output(rstd)>(), out);
+}
+
+void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads) const {
+  const Shape channels{dy.shape().back()};
+  if (!grads.wanted(x) && !grads.wanted(weight)) {
+    grads[bias] = sum_over_leading(dy, channels);
+    return;
+  }
+  LayerNormGradients to{.add_x = grads[x].defined()};
+  if (grads.wanted(x)) to.x = to.add_x ? grads[x] : reuse_or_empty(dy, dy.shape(), dy.dtype());
+  if (grads.wanted(weight)) to.weight = Tensor::empty(channels, compute_type(dy.dtype()), dy.device());
+  if (grads.wanted(bias)) to.bias = Tensor::empty(channels, compute_type(dy.dtype()), dy.device());
+  layer_norm_backward(dy.device(), saved.get<input(x)>(),
+                      grads.wanted(x) ? saved.get<input(weight)>().whole() : Tensor(),
+                      saved.get<extra_output(mean)>().whole(), saved.get<extra_output(rstd)>().whole(), dy, to);
+  if (grads.wanted(x)) grads[x] = to.x;
+  if (grads.wanted(weight)) grads[weight] = to.weight;
+  if (grads.wanted(bias)) grads[bias] = to.bias;
+}
+
+}  // namespace lacuna

@@ -1,0 +1,34 @@
+// Kernels of ops/norms/layer_norm.h. x, y, dy, dx: [rows, C] of one floating type; the others in its compute type.
+#pragma once
+
+#include "core/kernel.h"
+#include "core/tensor.h"
+
+namespace lacuna {
+
+class Operand;
+
+/// y = x̂ · weight + bias with x̂ = (x - mean) · rstd, and the statistics. weight, bias: [C]; mean, rstd: [rows, 1].
+inline constinit Kernel<void(double eps, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                             const Tensor& rstd, const Tensor& y)>
+    layer_norm_forward{"layer_norm"};
+
+/// y from the statistics of an earlier call, with the same bits.
+inline constinit Kernel<void(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                             const Tensor& rstd, const Tensor& y)>
+    layer_norm_normalize{"layer_norm from its statistics"};
+
+/// Undefined: a gradient that is not wanted.
+struct LayerNormGradients {
+  Tensor x{};          // [rows, C]; may be dy
+  bool add_x = false;  // adds to it
+  Tensor weight{};     // [C]
+  Tensor bias{};       // [C]
+};
+
+/// weight may be undefined if the gradient of x is.
+inline constinit Kernel<void(const Operand& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+                             const Tensor& dy, const LayerNormGradients& to)>
+    layer_norm_backward{"layer_norm backward"};
+
+}  // namespace lacuna

@@ -1,0 +1,26 @@
+// What matrix products and convolutions allocate on cuda. They are made here for a step on `meta`, too, that stands for
+// a cuda device (core/planned_device.h).
+#pragma once
+
+#include "ops/convolution/conv_kernels.h"
+#include "ops/products/gemm.h"
+
+namespace lacuna {
+
+/// Of a product; undefined where none is needed.
+struct ProductMemory {
+  ProductMemory(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options);
+
+  DType inner;       // the type in which a and b are multiplied
+  Tensor a, b;       // copies in it, in the shapes of the operands' tensors
+  Tensor c, bias;    // in f32, where the result has a narrower type than that; in the type of the result
+  Tensor workspace;  // u8 [library_workspace]
+};
+
+enum class ConvPass { forward, input_gradient, weight_gradient };
+/// Rows of windows that are gathered at once: of `row_bytes` each, at least one.
+std::int64_t gathered_at_once(std::int64_t row_bytes);
+/// Takes and returns the memory of a convolution by gathered rows, in which x, y and their gradients have type `dtype`.
+void take_memory_on_cuda(ConvPass pass, const ConvShape& s, DType dtype, Device device);
+
+}  // namespace lacuna

@@ -1,0 +1,128 @@
+#include "ops/shapes/embedding_cuda.h"
+
+#include "ops/cuda/elements.h"
+
+#include <bit>
+#include <cmath>
+
+namespace lacuna::cuda {
+namespace {
+
+/// The number of the lowest bit that is set; `bits` is not 0. std::countr_zero gives something else on a GPU.
+LACUNA_DEVICE int lowest_bit(std::uint32_t bits) {
+#ifdef __CUDACC__
+  return __ffs(static_cast<int>(bits)) - 1;
+#else
+  return std::countr_zero(bits);
+#endif
+}
+
+/// A thread has eight elements of a row.
+template <class Entry, class T>
+struct LookUpRows {
+  static constexpr int threads = 256;
+  Kept<Entry> table;
+  Kept<T> base;
+  Written<T> y;
+  const std::int64_t* ids;
+  std::int64_t entries, rows, width;
+  bool has_base;
+
+  LACUNA_DEVICE void operator()(const Block<LookUpRows>& block) const {
+    const std::int64_t chunks = (width + 7) / 8, row = block.global_thread() / chunks,
+                       c = block.global_thread() % chunks * 8;
+    if (row >= rows) return;
+    const std::int64_t id = ids[row];
+    const bool inside = 0 <= id && id < entries;
+    Eight sum = has_base ? base.at_row(row, width, c) : Eight{};
+    const Eight entry = inside ? table.at_row(id, width, c) : Eight{};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum[i] = inside ? sum[i] + entry[i] : NAN;
+    y.set_row(row, width, c, sum);
+  }
+};
+
+/// A block has an id and all of its rows, if it is the block of the first of them.
+template <class Entry, class T>
+struct AddRowsToTable {
+  static constexpr int threads = 128;
+  struct Shared {
+    std::uint32_t matches[2][threads / warp_size];  // two sets in turn
+    std::uint32_t earlier[threads / warp_size];
+  };
+  Kept<T> dy;
+  Written<Entry> table;
+  const std::int64_t* ids;
+  std::int64_t entries, rows, width, padding;
+
+  LACUNA_DEVICE void operator()(const Block<AddRowsToTable>& block) const {
+    const std::int64_t own = block.index(), id = ids[own];
+    if (id == padding || id < 0 || id >= entries) return;
+    std::uint32_t earlier = 0;
+    for (std::int64_t row = block.thread(); row < own; row += threads) earlier |= ids[row] == id ? 1U : 0U;
+    earlier = ballot(earlier != 0);
+    if (block.lane() == 0) block.shared().earlier[block.warp()] = earlier;
+    block.sync();
+    for (int w = 0; w < block.warps; ++w)
+      if (block.shared().earlier[w] != 0) return;
+    for (std::int64_t c0 = 0; c0 < width; c0 += threads * 8) {
+      const std::int64_t c = c0 + block.thread() * 8;
+      Eight sum = c < width ? table.at_row(id, width, c) : Eight{};
+      int set = 0;
+      for (std::int64_t first = own; first < rows; first += threads, set ^= 1) {
+        const std::int64_t candidate = first + block.thread();
+        const std::uint32_t found = ballot(candidate < rows && ids[candidate] == id);
+        if (block.lane() == 0) block.shared().matches[set][block.warp()] = found;
+        block.sync();
+        for (int w = 0; w < block.warps; ++w)
+          for (std::uint32_t left = block.shared().matches[set][w]; left != 0; left &= left - 1) {
+            if (c >= width) continue;
+            const Eight term = dy.at_row(first + w * warp_size + lowest_bit(left), width, c);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) sum[i] += term[i];
+          }
+      }
+      if (c < width) table.set_row(id, width, c, sum);
+      block.sync();
+    }
+  }
+};
+
+template <class F>
+void with_types(DType table_type, DType type, const F& f) {
+  with_cuda_type(table_type, [&]<class Entry>(Type<Entry> of_table) {
+    with_cuda_type(type, [&]<class T>(Type<T> of_rows) { f(of_table, of_rows); });
+  });
+}
+
+}  // namespace
+
+void look_up(Stream stream, DType table_type, DType type, const LookUp& what) {
+  with_types(table_type, type, [&]<class Entry, class T>(Type<Entry>, Type<T>) {
+    const std::int64_t count = what.rows * what.width;
+    run(stream, divide_up(what.rows * divide_up(what.width, 8), LookUpRows<Entry, T>::threads),
+        LookUpRows<Entry, T>{.table = {what.table, what.entries * what.width},
+                             .base = {what.base, count},
+                             .y = {what.y, count},
+                             .ids = what.ids,
+                             .entries = what.entries,
+                             .rows = what.rows,
+                             .width = what.width,
+                             .has_base = what.base != nullptr});
+  });
+}
+
+void add_to_table(Stream stream, DType table_type, DType type, const AddToTable& what) {
+  with_types(table_type, type, [&]<class Entry, class T>(Type<Entry>, Type<T>) {
+    run(stream, what.rows,
+        AddRowsToTable<Entry, T>{.dy = {what.dy, what.rows * what.width},
+                                 .table = {what.table, what.entries * what.width},
+                                 .ids = what.ids,
+                                 .entries = what.entries,
+                                 .rows = what.rows,
+                                 .width = what.width,
+                                 .padding = what.padding});
+  });
+}
+
+}  // namespace lacuna::cuda

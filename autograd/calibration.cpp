@@ -4,6 +4,7 @@
 #include "autograd/checkpoint.h"
 #include "autograd/plan/bit_allocation.h"
 #include "autograd/policies/grouping.h"
+#include "autograd/tape.h"
 #include "core/random.h"
 
 #include <algorithm>

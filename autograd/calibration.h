@@ -5,7 +5,7 @@
 #pragma once
 
 #include "autograd/sensitivity.h"
-#include "autograd/tape.h"
+#include "autograd/variable.h"
 
 #include <functional>
 #include <set>
@@ -13,6 +13,9 @@
 #include <unordered_map>
 
 namespace lacuna {
+
+struct Node;
+class MemoryPolicy;
 
 using CalibrationStep = std::function<Variable()>;
 

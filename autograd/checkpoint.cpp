@@ -1,6 +1,7 @@
 #include "autograd/checkpoint.h"
 
 #include "autograd/op_mode.h"
+#include "autograd/tape.h"
 #include "core/random.h"
 
 #include <algorithm>

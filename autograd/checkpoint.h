@@ -2,7 +2,8 @@
 // Chen et al. 2016, "Training deep nets with sublinear memory cost"; torch.utils.checkpoint.
 #pragma once
 
-#include "autograd/tape.h"
+#include "autograd/apply.h"
+#include "autograd/module_range.h"
 
 #include <functional>
 #include <string_view>

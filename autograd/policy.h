@@ -1,6 +1,7 @@
 // What a memory policy is asked and what it answers.
 #pragma once
 
+#include "autograd/module_range.h"
 #include "core/op.h"
 #include "core/registry.h"
 #include "core/settings.h"
@@ -98,15 +99,6 @@ class MemoryPolicy;
 /// Throws if a policy's answer does not suit the tensor: `drop` is for optional tensors, `rematerialize` for those that
 /// can be, `sign_mask` for Need::sign, `quantize` for Need::value and below.
 void expect_valid(const Hold& hold, const SavedTensorInfo& info, const MemoryPolicy& policy);
-
-/// Modules that may be recomputed as one region: the module at `path`, or, of the `count` modules of the sequence at
-/// `path` (`blocks.0`, `blocks.1` and so on), those from `first` to before `end`.
-struct ModuleRange {
-  std::string_view path;
-  std::int64_t first = 0, end = 1, count = 0;  // count 0: a module by itself
-  bool is_sequence() const { return count > 0; }
-  bool is_whole() const { return first == 0 && end == count; }
-};
 
 /// What a policy has found out about the saved tensors, for people: by the tensor's key, then by name.
 using TensorFigures = std::map<std::string, std::map<std::string, double>>;

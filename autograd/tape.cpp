@@ -28,7 +28,9 @@ std::pair<Tape*, bool>& thread_tape() {
 }  // namespace
 
 Recording::Recording(Tape* tape, bool records) : outer_(std::exchange(thread_tape(), {tape, records})) {}
+Recording::Recording(Tape& tape) : Recording(&tape, true) {}
 Recording::~Recording() { thread_tape() = outer_; }
+NoGrad::NoGrad() : Recording(Tape::current(), false) {}
 
 Tape* Tape::current() { return thread_tape().first; }
 Tape* Tape::recording() { return thread_tape().second ? thread_tape().first : nullptr; }

@@ -10,10 +10,9 @@
 // asks the policy before the next op allocates, not in the variable's destructor, so that errors can be caught.
 #pragma once
 
+#include "autograd/apply.h"
 #include "autograd/node.h"
 
-#include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -103,55 +102,5 @@ class Tape {
   bool consumed_ = false;
   Observer* observer_ = nullptr;
 };
-
-/// Ops of this thread are recorded on the tape while this object lives. Without one they are not: inference.
-class Recording {
- public:
-  explicit Recording(Tape& tape) : Recording(&tape, true) {}
-  ~Recording();
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-
- protected:
-  Recording(Tape* tape, bool records);
-
- private:
-  std::pair<Tape*, bool> outer_;
-};
-
-/// Ops of this thread are not recorded while this object lives, as under torch.no_grad.
-class NoGrad : private Recording {
- public:
-  NoGrad() : Recording(Tape::current(), false) {}
-};
-
-/// What an op returned.
-struct RecordedOp {
-  std::vector<Variable> outputs;
-  std::vector<Tensor> extra_outputs;
-};
-/// Runs an op, and records it where a tape is recording.
-RecordedOp record(const std::shared_ptr<const Operation>& op, const std::vector<Variable>& inputs);
-
-/// Runs `op` on `inputs` and returns its output, or an array of its outputs if it has several:
-///
-///   Variable y = apply(Linear{}, x, weight, Variable());
-///   auto [q, k, v] = apply(SplitQkv{}, std::move(qkv));
-///
-/// Pass an absent optional input as `Variable()`; move in what is not used again.
-template <class Op, class... Inputs>
-auto apply(Op op, Inputs&&... inputs) {
-  std::vector<Variable> all;
-  all.reserve(sizeof...(inputs));
-  (all.push_back(std::forward<Inputs>(inputs)), ...);
-  RecordedOp recorded = record(std::make_shared<const Bound<Op>>(std::move(op)), std::move(all));
-  if constexpr (outputs_of<Op> == 1) {
-    return std::move(recorded.outputs.front());
-  } else {
-    std::array<Variable, outputs_of<Op>> outputs;
-    std::ranges::move(recorded.outputs, outputs.begin());
-    return outputs;
-  }
-}
 
 }  // namespace lacuna

@@ -1,5 +1,6 @@
 #include "models/checkpoint.h"
 
+#include "autograd/policy.h"
 #include "core/collectives.h"
 #include "core/file.h"
 #include "models/folders/folder.h"

@@ -16,6 +16,8 @@
 
 namespace lacuna {
 
+class MemoryPolicy;
+
 /// A model against a data set.
 struct Evaluation {
   double loss = 0;                          // mean over the samples

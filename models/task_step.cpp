@@ -1,6 +1,7 @@
 #include "models/task_step.h"
 
 #include "autograd/policies/adaptive.h"
+#include "autograd/policy.h"
 #include "core/collectives.h"
 #include "models/io/safetensors.h"
 #include "ops/arithmetic/arithmetic.h"

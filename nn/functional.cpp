@@ -1,6 +1,6 @@
 #include "nn/functional.h"
 
-#include "autograd/tape.h"
+#include "autograd/apply.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/arithmetic/reduce.h"
 #include "ops/attention/attention.h"

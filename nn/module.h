@@ -1,7 +1,7 @@
 // Modules: named parts of a model that own parameters and buffers.
 #pragma once
 
-#include "autograd/tape.h"
+#include "autograd/apply.h"
 #include "core/random.h"
 
 #include <functional>

@@ -1,6 +1,7 @@
 #include "optim/step.h"
 
 #include "autograd/accumulate.h"
+#include "autograd/tape.h"
 #include "optim/kernels.h"
 
 #include <algorithm>

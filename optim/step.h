@@ -2,7 +2,6 @@
 // applied, all at once or during backward.
 #pragma once
 
-#include "autograd/tape.h"
 #include "core/communicator.h"
 #include "optim/clip.h"
 #include "optim/gradient_exchange.h"
@@ -15,6 +14,8 @@
 #include <vector>
 
 namespace lacuna {
+
+class Tape;
 
 /// What the host learns about a step; zeros on `meta`.
 struct StepReport {

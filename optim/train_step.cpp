@@ -1,5 +1,6 @@
 #include "optim/train_step.h"
 
+#include "autograd/tape.h"
 #include "core/backend.h"
 #include "core/collectives.h"
 #include "core/device_graph.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "autograd/sensitivity.h"
-#include "autograd/tape.h"
 #include "core/communicator.h"
 #include "optim/clip.h"
 #include "optim/ema.h"
@@ -19,6 +18,11 @@
 #include <vector>
 
 namespace lacuna {
+
+class MemoryPolicy;
+class Observer;
+class OptimizerStep;
+class Tape;
 
 struct TrainStepOptions {
   Clipping clipping{};
@@ -38,8 +42,6 @@ struct StepParts {
   std::function<void(Tape& tape)> after_forward{};
   Observer* observer = nullptr;
 };
-
-class OptimizerStep;
 
 struct StepResult {
   double loss = 0;               // mean over all samples; 0 on `meta`

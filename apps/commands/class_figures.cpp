@@ -3,6 +3,8 @@
 #include "core/collectives.h"
 #include "core/error.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>

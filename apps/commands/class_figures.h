@@ -5,7 +5,7 @@
 #include "core/communicator.h"
 #include "core/tensor.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <functional>

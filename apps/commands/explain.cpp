@@ -6,6 +6,7 @@
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "autograd/policies/adaptive.h"
+#include "autograd/tape.h"
 #include "core/module_path.h"
 
 #include <CLI/CLI.hpp>

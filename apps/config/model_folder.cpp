@@ -7,6 +7,7 @@
 #include "models/folders/values.h"
 
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>

@@ -5,6 +5,7 @@
 #include "models/io/json_fields.h"
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 namespace lacuna::apps {
 

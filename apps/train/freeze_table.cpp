@@ -4,6 +4,7 @@
 #include "apps/train/training.h"
 #include "autograd/op_mode.h"
 #include "autograd/policies/adaptive.h"
+#include "autograd/tape.h"
 
 #include <fmt/ranges.h>
 

@@ -10,6 +10,7 @@
 #include "autograd/policies/planned.h"
 #include "autograd/policies/quantizing.h"
 #include "autograd/policies/rules.h"
+#include "autograd/tape.h"
 #include "core/file.h"
 #include "core/planned_device.h"
 

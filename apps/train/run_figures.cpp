@@ -2,6 +2,8 @@
 
 #include "core/system_memory.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <numeric>
 

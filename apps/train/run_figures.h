@@ -4,7 +4,7 @@
 #include "apps/train/measure.h"
 #include "apps/train/training.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <optional>
 #include <vector>

@@ -2,6 +2,7 @@
 
 #include "apps/train/measure.h"
 #include "autograd/checkpoint.h"
+#include "autograd/observer.h"
 #include "core/backend.h"
 
 #include <algorithm>

@@ -7,6 +7,7 @@
 #include "apps/train/offload.h"
 #include "apps/train/run_folder.h"
 #include "autograd/policies/planned.h"
+#include "autograd/tape.h"
 #include "core/parallel.h"
 #include "data/class_sampler.h"
 #include "data/tensor_dataset.h"

@@ -4,6 +4,8 @@
 #include "models/folders/timm.h"
 #include "models/folders/transformers.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 
 namespace lacuna {

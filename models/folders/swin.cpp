@@ -3,6 +3,7 @@
 #include "models/folders/transformers.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace lacuna {
 namespace {

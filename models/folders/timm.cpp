@@ -3,6 +3,7 @@
 #include "models/image_model.h"
 
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 

@@ -2,6 +2,8 @@
 
 #include "core/error.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 
@@ -40,6 +42,7 @@ void ConfigReader::refuse(const char* key, std::string_view expected) const {
          json_.contains(key) ? json_.at(key).dump() : "nothing");
 }
 
+bool ConfigReader::says(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
 std::int64_t ConfigReader::integer(const char* key, std::int64_t otherwise) const {
   const ordered_json* const value = find(key);
   if (value == nullptr) return otherwise;

@@ -4,7 +4,7 @@
 #include "models/hyper_parameters.h"
 #include "models/io/json_fields.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <filesystem>
@@ -43,7 +43,7 @@ class ConfigReader {
  public:
   ConfigReader(const nlohmann::ordered_json& json, std::filesystem::path file) : json_(json), file_(std::move(file)) {}
 
-  bool says(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
+  bool says(const char* key) const;
   std::int64_t integer(const char* key, std::int64_t otherwise) const;
   double real(const char* key, double otherwise) const;
   bool flag(const char* key, bool otherwise) const;

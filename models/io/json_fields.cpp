@@ -2,6 +2,8 @@
 
 #include "core/error.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 #include <fstream>
 #include <iterator>

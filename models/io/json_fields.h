@@ -1,7 +1,7 @@
 // Reading JSON that something else may have written: what is missing or of another type is refused in words.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <filesystem>

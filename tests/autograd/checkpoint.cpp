@@ -1,5 +1,6 @@
 // Checkpointed regions of any arity, the leaves and hooks around them, and tapes beside each other.
 #include "autograd/checkpoint.h"
+#include "autograd/tape.h"
 
 #include "autograd/policies/quantizing.h"
 #include "ops/arithmetic/arithmetic.h"

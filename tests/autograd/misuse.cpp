@@ -1,4 +1,5 @@
 // Undefined variables, and tensors that change between forward and backward, are errors.
+#include "autograd/tape.h"
 #include "tests/autograd/graphs.h"
 
 #include "ops/arithmetic/arithmetic.h"

@@ -1,3 +1,4 @@
+#include "autograd/tape.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/curves/activation.h"
 #include "ops/products/linear.h"

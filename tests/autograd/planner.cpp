@@ -1,5 +1,6 @@
 // The planner against brute force, on a chain of ten regions of different sizes.
 #include "autograd/plan/planner.h"
+#include "autograd/tape.h"
 
 #include "autograd/block_range.h"
 #include "autograd/checkpoint.h"

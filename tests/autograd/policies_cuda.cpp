@@ -1,5 +1,6 @@
 // Policies that quantize on cuda, on the stand-in, against the CPU: the same codes, so the same gradients but for
 // rounding.
+#include "autograd/tape.h"
 #include "core/stand_in/fibers.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/curves/activation.h"

@@ -1,5 +1,6 @@
 // What memory policies carry from step to step: taken as it was given, and refused where it is anything else.
 #include "autograd/policies/adaptive.h"
+#include "autograd/tape.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/curves/activation.h"
 #include "ops/products/linear.h"

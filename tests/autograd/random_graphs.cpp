@@ -1,5 +1,6 @@
 // Random graphs over the ops of both model families: whatever a policy drops, derives or masks, and whatever the
 // program holds on to, outputs and gradients are the same to the bit, and nothing is left behind.
+#include "autograd/tape.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/heads.h"

@@ -1,4 +1,5 @@
 // What is derived from codes comes some rows at a time.
+#include "autograd/tape.h"
 #include "core/parallel.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/curves/activation.h"

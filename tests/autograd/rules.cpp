@@ -2,6 +2,7 @@
 #include "autograd/policies/rules.h"
 #include "autograd/block_range.h"
 #include "autograd/policies/adaptive.h"
+#include "autograd/tape.h"
 
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/curves/activation.h"

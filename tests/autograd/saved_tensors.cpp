@@ -1,5 +1,6 @@
 // What is held for backward, and how.
 #include "autograd/policies/lossless.h"
+#include "autograd/tape.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/attention/heads.h"
 #include "ops/curves/activation.h"

@@ -1,4 +1,5 @@
 // An op with two differentiable outputs on the tape.
+#include "autograd/tape.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "tests/autograd/graphs.h"
 #include "tests/ops/polar.h"

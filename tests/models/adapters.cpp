@@ -1,5 +1,6 @@
 // Adapters and named sets: what is trained, what is saved for backward, what is stored, and PEFT's folders.
 #include "models/adapters.h"
+#include "autograd/tape.h"
 #include "models/folders/transformers.h"
 #include "models/io/adapter_folder.h"
 #include "models/io/weights.h"

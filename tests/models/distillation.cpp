@@ -1,3 +1,4 @@
+#include "autograd/tape.h"
 #include "core/error.h"
 #include "models/folders/folder.h"
 #include "models/io/weights.h"
@@ -105,13 +106,13 @@ TEST_CASE("distillation: both forms and both conventions of the loss, by hand") 
 
 TEST_CASE("distillation: a teacher of another normalisation sees the images as its own") {
   const Teacher teacher;
-  const std::vector<double> mean{0.5, 0.4, 0.3}, std{0.2, 0.25, 0.5};           // of the batch
+  const std::vector<double> mean{0.5, 0.4, 0.3}, std{0.2, 0.25, 0.5};            // of the batch
   const std::vector<double> its_mean{0.1, 0.6, 0.45}, its_std{0.4, 0.5, 0.125};  // of the teacher
   write_texts(teacher.folder / "",
-              files_beside_weights(
-                  *teacher.model, {.model = "resnet20",
-                                   .hyper_parameters = {{"image_size", std::int64_t{16}}, {"num_classes", classes}},
-                                   .images = {.mean = its_mean, .std = its_std}}));
+              files_beside_weights(*teacher.model,
+                                   {.model = "resnet20",
+                                    .hyper_parameters = {{"image_size", std::int64_t{16}}, {"num_classes", classes}},
+                                    .images = {.mean = its_mean, .std = its_std}}));
   const std::unique_ptr<Model> student = tiny("deit_distilled", 2);
   const std::unique_ptr<Task> task =
       teacher.task(*student, {{"per_class", false}, {"base_weight", 0.0}, {"distill_weight", 1.0}});

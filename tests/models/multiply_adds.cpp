@@ -1,5 +1,6 @@
 // Products of whole models: what rates by op are reckoned from.
 #include "autograd/policy.h"
+#include "autograd/tape.h"
 #include "models/registry.h"
 #include "ops/losses/loss.h"
 

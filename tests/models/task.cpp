@@ -1,4 +1,5 @@
 #include "models/task.h"
+#include "autograd/tape.h"
 
 #include "core/error.h"
 #include "tests/models/tiny_models.h"

@@ -1,4 +1,5 @@
 // Whole models in training: policies agree to the bit, frozen parts stay as they are, meta counts what the CPU holds.
+#include "autograd/tape.h"
 #include "core/glob.h"
 #include "core/parallel.h"
 #include "models/io/weights.h"

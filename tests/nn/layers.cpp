@@ -1,4 +1,5 @@
 #include "autograd/policies/rules.h"
+#include "autograd/tape.h"
 #include "nn/attention.h"
 #include "nn/conv.h"
 #include "nn/dropout.h"

@@ -1,4 +1,5 @@
 #include "nn/module.h"
+#include "autograd/tape.h"
 
 #include "nn/init.h"
 #include "ops/products/linear.h"

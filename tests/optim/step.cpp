@@ -1,5 +1,6 @@
 // Gradients are measured, clipped and applied, all at once or during backward.
 #include "optim/step.h"
+#include "autograd/tape.h"
 
 #include "core/parallel.h"
 #include "ops/arithmetic/arithmetic.h"

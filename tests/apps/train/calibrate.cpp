@@ -2,6 +2,7 @@
 #include "apps/config/resolve.h"
 #include "apps/train/measure.h"
 #include "autograd/policies/adaptive.h"
+#include "autograd/tape.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,5 @@
 #include "apps/train/nonfinite.h"
+#include "autograd/tape.h"
 
 #include "core/finite.h"
 

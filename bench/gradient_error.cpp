@@ -9,6 +9,7 @@
 #include "apps/config/configuration.h"
 #include "apps/config/resolve.h"
 #include "apps/train/planning.h"
+#include "apps/train/training.h"
 #include "autograd/tape.h"
 #include "bench/bench.h"
 #include "data/loader.h"

@@ -191,7 +191,7 @@ ExitCode explain(const Options& options) {
   plan_memory(configuration);
   Training training(configuration, Device::meta);
   const auto made_up = [&] { return made_up_batch(configuration, training); };
-  // What adapts has its plan after a step; where nothing is trained there is none.
+  // Adaptive policies choose bits after one step; with no trainable parameters there is nothing to choose.
   const bool trains = training.trainable_count() > 0 || configuration.image_gradient;
   if (trains && adaptive_of(training.policy()) != nullptr) training.step(made_up(), 0, configuration.optimizer.lr);
   std::vector<Batch> batch = made_up();

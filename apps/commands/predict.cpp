@@ -230,7 +230,7 @@ class Predict {
     if (!embeds && !outputs.contains("logits")) reject("{}: predict has no use for the model's head", from_);
     const Tensor rows = outputs.take(embeds ? "embeddings" : "logits").tensor();
     if (rows.shape().rank() != 2 || rows.rows() != std::ssize(inputs))
-      reject("{}: predict says what a whole text is, and the model's head does not tell that", from_);
+      reject("{}: predict needs one prediction per text; this model's head predicts per token", from_);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       ordered_json line{{"text", inputs[i].text}};
       const std::vector<double> row = row_of(rows, static_cast<std::int64_t>(i));

@@ -51,9 +51,9 @@ class Verify {
     }
     const ReferenceTensor& worst = result.worst();
     if (result.repetition > 0)
-      text +=
-          fmt::format("repetition {}, from images moved within rounding: a ReLU of the file's own lies at its kink\n",
-                      result.repetition);
+      text += fmt::format(
+          "repetition {}, inputs perturbed by rounding: some ReLU inputs are exactly 0, where its gradient jumps\n",
+          result.repetition);
     if (result.stepped_alike > 0)
       text += fmt::format("{} elements of gradients are zero within the tolerance: the step is from the file's there\n",
                           result.stepped_alike);

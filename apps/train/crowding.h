@@ -3,8 +3,7 @@
 
 namespace lacuna::apps {
 
-/// Says on standard error, once, where more threads are to compute than this process has processors. Whoever is about
-/// to compute calls it first.
+/// Warns once on standard error if more compute threads are configured than CPUs are available.
 void warn_if_crowded();
 
 }  // namespace lacuna::apps

@@ -34,15 +34,15 @@ bool evaluation_is_highest(const Measurement& planned);
 std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader,
                            std::int64_t needed = 0);
 
-/// Throws the exception in hand on; where memory ran out, with what would have fitted.
+/// Rethrows the current exception; an out-of-memory error gets advice on settings that would fit.
 [[noreturn]] void rethrow_with_advice(const Configuration& configuration, bool with_loader);
 
-/// Calls `work`, which trains. Where memory runs out in it, the error says besides what would have fitted.
+/// Calls `work`, which trains. An out-of-memory error in it gets advice on settings that would fit.
 template <class Work>
 auto with_advice_when_exhausted(const Configuration& configuration, bool with_loader, const Work& work) {
   try {
     return work();
-  } catch (...) {  // by now all tensors of `work` are gone, and planning has room
+  } catch (...) {  // the tensors of `work` are freed by now, so planning has room
     rethrow_with_advice(configuration, with_loader);
   }
 }

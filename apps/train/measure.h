@@ -66,14 +66,14 @@ struct EvaluationBytes {
 /// Runs an evaluation of one batch; the model evaluates afterwards.
 EvaluationBytes measure_evaluation(Training& training, const Configuration& configuration);
 
-/// Of holders, batches and samples that a loader prepares ahead of the step, in bytes.
+/// Bytes of the batches and samples that a loader prefetches.
 std::int64_t prepared_ahead(const std::vector<Held>& holders);
 /// Fills in memory by purpose and the peak of a step, at whose start `account` was reset. `saved_bytes`: those at the
 /// end of the forward pass. Batches prepared ahead are not counted.
 void read_account(const Ledger& account, std::int64_t saved_bytes, Measurement& measurement);
 
-/// What a measurement adds to each step between two of them, which come every `Adaptive::calibrate_every()` passes
-/// or a few more, in the first of the `accumulate` passes of a step.
+/// Calibration time spread over the steps between two calibrations, which come every `Adaptive::calibrate_every()`
+/// passes, rounded up to the first of the `accumulate` passes of a step.
 double amortized(double measuring_seconds, const MemoryPolicy& policy, std::int64_t accumulate);
 /// Fills in the seconds of `steps`, less what measuring took in them, and what `measurements` took.
 void read_times(std::vector<double> steps, std::vector<double> measurements, const MemoryPolicy& policy,

@@ -1,12 +1,13 @@
 // The folder of a run: configuration, metrics, summary and checkpoints.
 //
 //   config.yaml     the resolved configuration: every value in effect, defaults included
-//   plan.json       of the policy `auto`: the memory plan
+//   plan.json       the memory plan of the policy `auto`
 //   metrics.jsonl   a line for each step and each evaluation
 //   record.json     the processes that ran it: program, machine, times (run_record.h)
-//   measured.json   what the steps up to the latest checkpoint took, for a process that takes none
+//   measured.json   figures of the steps up to the latest checkpoint, for a process that takes no step
+//   timeline.json   the predicted memory over one step (timeline.h)
 //   summary.json    written at the end
-//   classes.json    of the latest evaluation by `lacuna eval`: what its page shows of classes
+//   classes.json    figures per class of the latest `lacuna eval`, for its page
 //   checkpoints/    step-00000042/, …: the latest few and the best
 //   last, best      links to two of them, moved when a checkpoint is complete: a convenience, which a copied folder or
 //                   a file system may lack
@@ -67,11 +68,11 @@ class RunFolder {
   void go_back_to_start() const { remove_leftovers(""); }
 
   void save_configuration(const std::string& yaml) const;
-  /// Removes the plan of an earlier process where `json` is empty.
+  /// An empty `json` removes the plan of an earlier process.
   void save_plan(const std::string& json) const;
   /// Of apps/train/timeline.h, for reports.
   void save_timeline(const std::string& json) const;
-  /// What an earlier process wrote is no more true once the run goes on.
+  /// Removes the summary, which is out of date once training continues.
   void remove_summary() const;
   /// Saves the step of `progress`, moves the links, and removes all older checkpoints but `keep` and the best.
   /// `only_progress`: the checkpoint of that step stands there already, and only the progress has changed.

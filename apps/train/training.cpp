@@ -214,7 +214,7 @@ void refuse_unmatched(const RuledPolicy& policy) {
 
 std::unique_ptr<Task> make_task(const Configuration& configuration, const Model& model) {
   SettingValues options = configuration.task.options;
-  // Made-up samples, which alone come without numbers, are counted nowhere.
+  // Synthetic batches have no class counts, so use uniform weights.
   if (const auto found = options.find("class_weights");
       found != options.end() && found->second == SettingValue("balanced"))
     found->second =

@@ -229,7 +229,7 @@ int TrainingRun::run(const RunFolder& folder) {
     if (train.steps > 0 && trainer_.progress().step >= train.steps) ended.emplace_back("train.steps");
     if (trainer_.out_of_patience()) ended.emplace_back("train.patience");
     display_.print(
-        fmt::format("nothing is left to do: {} steps are done, of {} epochs of {} steps{}; a larger {} continues",
+        fmt::format("nothing to do: the run is complete ({} steps; {} epochs of {} steps{}). A larger {} continues it",
                     trainer_.progress().step, train.epochs, trainer_.steps_per_epoch(),
                     train.steps > 0 ? fmt::format(", {} steps at most (train.steps)", train.steps) : "",
                     fmt::join(ended, " with a larger ")));

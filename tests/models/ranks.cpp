@@ -1,4 +1,5 @@
 // Training over several ranks, which are threads here: the bits of one process that accumulates.
+#include "autograd/policy.h"
 #include "core/parallel.h"
 #include "core/stand_in/fibers.h"
 #include "data/pipeline.h"

@@ -1,6 +1,7 @@
 // The loss scale of f16: gradients that its range holds, and steps that change nothing where it does not.
 #include "optim/loss_scale.h"
 
+#include "autograd/policy.h"
 #include "core/stand_in/fibers.h"
 #include "nn/functional.h"
 #include "nn/linear.h"

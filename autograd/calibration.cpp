@@ -72,7 +72,7 @@ std::vector<Tensor> map(const std::vector<Tensor>& gradients, const F& f) {
   return all;
 }
 
-/// Where a gradient goes from a node: of a region that runs again, out of the region.
+/// The edge along which a gradient leaves a node; inside a recomputed region, the edge that leaves the region.
 const Edge& onward(const Edge& edge) {
   return edge.leaf && edge.leaf->onward.leads_somewhere() ? onward(edge.leaf->onward) : edge;
 }
@@ -90,7 +90,7 @@ void BackwardCalibration::operator()(Node& node, std::int64_t id) {
     double parameters = 0;
     std::vector<SensitivityRecord::Flow> flows{};
   };
-  /// Of `given`, or of its difference from `other`.
+  /// Squares of `given`, or of its difference from `other`.
   const auto squares = [&](const NodeGradients& given, const NodeGradients* other) {
     Squares sums;
     for (std::size_t i = 0; i < given.inputs.size(); ++i) {

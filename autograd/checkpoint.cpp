@@ -10,7 +10,7 @@
 namespace lacuna {
 namespace {
 
-/// What an op of a region gave in forward.
+/// The results of a region's op in forward.
 struct RegionOp {
   struct Output {
     Shape shape;

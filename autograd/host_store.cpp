@@ -50,7 +50,7 @@ HostStore::Block HostStore::take_block(std::int64_t bytes) {
     free_bytes_ -= bytes;
     return block;
   }
-  // Of batches whose sizes vary, blocks of all sizes would pile up.
+  // Batches of varying sizes would pile up blocks of all sizes.
   release_blocks(highest_ - bytes_);
   const AllocationScope scope({Purpose::saved, Label("offload"), {}});
   const std::int64_t pages = (bytes + page - 1) / page * page;

@@ -39,7 +39,8 @@ constexpr std::int64_t node_id(std::uint64_t tape, std::int64_t number) {
 /// Called with a node and its id when the gradients of its outputs are complete.
 using NodeHook = std::function<void(Node&, std::int64_t)>;
 
-/// Where a node's backward puts its results: the tape's own backward pass, or a calibration that runs a node again.
+/// The receiver of the results of a node's backward: the tape's own backward pass, or a calibration that runs a node
+/// again.
 class BackwardPass {
  public:
   virtual ~BackwardPass() = default;
@@ -55,7 +56,7 @@ class BackwardPass {
   virtual Observer* observer() = 0;
   /// For the nodes of a region that runs again; may be null.
   virtual const NodeHook& before_node() const = 0;
-  /// What memory that a node takes counts as.
+  /// The ledger's purpose for memory that a node allocates.
   virtual Purpose purpose() const { return Purpose::transient; }
 };
 

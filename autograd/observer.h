@@ -1,4 +1,4 @@
-// What a profiler, or a search for the first NaN, sees of a step.
+// The view of a step for a profiler, or for a search for the first NaN.
 #pragma once
 
 #include "core/op.h"

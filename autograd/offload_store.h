@@ -1,5 +1,5 @@
-// Where saved tensors lie that take no memory of the device between forward and backward: a file (FileStore) or, of a
-// GPU, memory of the host (HostStore).
+// Stores for saved tensors that leave the device's memory between forward and backward: a file (FileStore) or, for a
+// GPU, the host's memory (HostStore).
 #pragma once
 
 #include "core/tensor.h"

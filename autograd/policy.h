@@ -1,4 +1,4 @@
-// What a memory policy is asked and what it answers.
+// The interface of memory policies: the question about each saved tensor, and the answer.
 #pragma once
 
 #include "autograd/module_range.h"
@@ -33,7 +33,7 @@ struct Reader {
   bool optional = false;        // can do without it
 };
 
-/// What is known of a saved tensor when it is decided how to hold it.
+/// The facts about a saved tensor from which a policy decides how to hold it.
 struct SavedTensorInfo {
   Label op;                // that made it; empty for an input of the program
   Label path;              // of the module that ran the op
@@ -53,7 +53,7 @@ struct SavedTensorInfo {
   bool can_rematerialize = false;  // its op can compute it again from tensors that are held
   bool approximate = true;         // those tensors are quantized, or may still be
   int chain = 0;                   // ops that rematerializing it runs in a row at most, itself included
-  bool results_unread = false;     // nobody reads what could be rematerialized from it, as a curve of it
+  bool results_unread = false;     // no reader needs the tensors that could be rematerialized from this one
   std::span<const Reader> readers;
 
   /// An input of the program: no op made it.
@@ -100,7 +100,7 @@ class MemoryPolicy;
 /// can be, `sign_mask` for Need::sign, `quantize` for Need::value and below.
 void expect_valid(const Hold& hold, const SavedTensorInfo& info, const MemoryPolicy& policy);
 
-/// What a policy has found out about the saved tensors, for people: by the tensor's key, then by name.
+/// Figures that a policy has measured for each saved tensor, for reports: by the tensor's key, then by name.
 using TensorFigures = std::map<std::string, std::map<std::string, double>>;
 
 /// Decides how saved tensors are held, and which parts of a model are recomputed.

@@ -61,8 +61,8 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   // Forward: undecided.
 
   std::uint64_t tape() const { return place_.tape; }
-  /// The tensor is the input of a region that runs again, decoded from `saved`, which outlives backward. It is held as
-  /// that is, and quantized no second time.
+  /// Marks this tensor as an input of a checkpointed region that is being recomputed, decoded from `saved`, which
+  /// outlives backward. It is held as `saved` is, so that it is not quantized a second time.
   void set_region_input(SavedTensorPtr saved) { region_input_ = std::move(saved); }
   /// Counts the variables that name the tensor.
   void add_name() { ++names_; }
@@ -107,7 +107,7 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   /// Whether the holder survives the backward pass that begins now, for another pass.
   void set_retained(bool retained) { is_retained_ = retained; }
 
-  // What is known of it.
+  // Facts about the tensor.
 
   SavedTensorInfo info() const;
   std::string key() const { return info().key(); }

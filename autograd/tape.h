@@ -41,7 +41,7 @@ class Tape {
  public:
   /// `policy` must outlive the tape.
   explicit Tape(MemoryPolicy& policy);
-  /// Of the region `region` that runs again in the backward pass of another tape, `pass`.
+  /// The tape on which the checkpointed region `region` is recomputed during the backward pass `pass` of an outer tape.
   Tape(MemoryPolicy& policy, std::uint64_t pass, Label region);
   ~Tape();
   Tape(const Tape&) = delete;

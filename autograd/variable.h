@@ -14,7 +14,7 @@ using SavedTensorPtr = std::shared_ptr<SavedTensor>;
 
 struct Leaf;
 
-/// Where the gradient of a value goes: to an output of a node, to a leaf, or nowhere.
+/// The destination of a value's gradient: an output of a node, a leaf, or nowhere.
 struct Edge {
   std::uint64_t tape = 0;
   std::int64_t node = -1;
@@ -55,9 +55,9 @@ class Variable {
 
   /// Whether the gradient of some leaf depends on this value.
   bool requires_grad() const { return value_ && value_->edge.leads_somewhere(); }
-  /// Of a leaf or a constant: whether to gather a gradient from now on.
+  /// Sets whether a leaf or constant accumulates a gradient.
   void set_requires_grad(bool wanted);
-  /// Of a leaf that requires one: the gradient so far, or undefined.
+  /// The leaf's accumulated gradient; undefined if there is none yet.
   const Tensor& grad() const { return gathering().gradient; }
   void set_grad(Tensor gradient) { gathering().gradient = std::move(gradient); }
   /// Stores the gradient as `type` from now on.

@@ -45,7 +45,7 @@ class Allocator {
   /// between replays. There is one.
   virtual void begin_pool() {}
   virtual void end_pool() {}
-  /// What the pool holds is free for all, now or once it is released.
+  /// Frees the pool's blocks for all tensors, now or once they are released.
   virtual void free_pool() noexcept {}
   /// Bytes of the pool's free blocks, which others cannot have.
   virtual std::int64_t pool_bytes() const { return 0; }

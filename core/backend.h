@@ -46,7 +46,7 @@ class Backend {
   virtual Stream side_stream(int device) = 0;
   virtual void synchronize(Stream stream) = 0;
   virtual std::unique_ptr<StreamMark> mark(Stream stream) = 0;
-  /// What is queued on `stream` from here on begins after the work of `mark`.
+  /// Work queued on `stream` from here on begins after the work of `mark`.
   virtual void wait_for(Stream stream, const StreamMark& mark) = 0;
   /// Both in the memory of the device.
   virtual void copy(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
@@ -63,8 +63,8 @@ class Backend {
   virtual void unpin(void* memory) noexcept = 0;
   virtual void set_to_zero(Stream stream, void* to, std::size_t bytes) = 0;
 
-  /// What is queued from here on is noted, not done. To wait for the device is an error meanwhile. A replay copies in
-  /// what copy_in was given while it was captured.
+  /// Work queued from here on is captured, not run. Waiting for the device is an error meanwhile. A replay copies in
+  /// the bytes that copy_in was given during capture.
   virtual void begin_capture(Stream stream) = 0;
   /// Throws Error if something could not be captured.
   virtual std::unique_ptr<StreamGraph> end_capture(Stream stream) = 0;

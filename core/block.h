@@ -1,4 +1,4 @@
-// What a kernel in a .cu file may say: the words of a block of threads, a warp and memory. A kernel is a struct whose
+// The vocabulary of kernels in .cu files: a block of threads, a warp, and memory. A kernel is a struct whose
 // members are its arguments:
 //
 //   struct Scale {
@@ -156,7 +156,7 @@ LACUNA_DEVICE inline std::uint32_t ballot(bool predicate) {
   return stand_in::ballot(predicate);
 #endif
 }
-/// What `join` makes of the values of 2^k neighbouring lanes; all of them get it. A tree of fixed shape.
+/// Reduces the values of 2^k neighbouring lanes by `join`; all of them get the result. The tree has a fixed shape.
 template <int lanes = warp_size, class T, class F>
 LACUNA_DEVICE inline T joined(T value, const F& join) {
 #pragma unroll
@@ -180,8 +180,8 @@ LACUNA_DEVICE inline T sum_of_lanes(T value) {
   return joined<lanes>(value, Plus{});
 }
 
-/// What `join` makes of the values of all threads of a block; all of them get it. `scratch`: [warps] in shared memory,
-/// not read or written between this call and the block's next barrier.
+/// Reduces the values of all threads of a block by `join`; all of them get the result. `scratch`: [warps] in shared
+/// memory, not read or written between this call and the block's next barrier.
 template <class K, class T, class F>
 LACUNA_DEVICE inline T joined_of_block(const Block<K>& block, T value, T* scratch, const F& join) {
   static_assert(K::threads % warp_size == 0);
@@ -262,7 +262,7 @@ LACUNA_DEVICE inline void store_pack(T* to, const Pack<T, n>& pack) {
   *reinterpret_cast<Pack<T, n>*>(to) = pack;
 #endif
 }
-/// Of 16 bytes, to the device's memory: in one instruction, which nvcc does not always find by itself.
+/// Stores 16 bytes to the device's memory in one instruction, which nvcc does not always find by itself.
 template <class T, int n>
 LACUNA_DEVICE inline void store_to_global(T* to, const Pack<T, n>& pack) {
   static_assert(sizeof pack == 16);

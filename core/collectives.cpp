@@ -15,7 +15,7 @@ std::span<std::byte> bytes_in(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
-/// What each rank gave, one behind another, and how many values that are.
+/// The values of all ranks one behind another, and the count of each rank.
 template <class T>
 std::pair<std::vector<T>, std::vector<std::int64_t>> all_gather_any_length(Communicator& ranks,
                                                                            std::span<const T> mine) {

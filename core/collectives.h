@@ -13,7 +13,7 @@ namespace lacuna {
 
 /// That of rank `root`, on every rank.
 std::string broadcast_text(Communicator& ranks, std::string text, int root = 0);
-/// What each rank gave, in the order of the ranks.
+/// The text of each rank, in the order of the ranks.
 std::vector<std::string> all_gather_texts(Communicator& ranks, const std::string& mine);
 /// The same for numbers, of which each rank may give another count.
 std::vector<std::vector<double>> all_gather_numbers(Communicator& ranks, std::span<const double> mine);

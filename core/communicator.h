@@ -25,7 +25,7 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Where the memory lies that it sends and receives.
+  /// The device whose memory it sends and receives.
   virtual Device device() const { return Device::cpu; }
   /// The same ranks, for memory of the host.
   virtual Communicator& host() { return *this; }

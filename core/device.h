@@ -1,4 +1,4 @@
-// Where a tensor lives.
+// The device on which a tensor lives.
 #pragma once
 
 #include <cstddef>

@@ -8,11 +8,11 @@
 
 namespace lacuna {
 
-/// What `queue` queues on a cuda device, which is noted and not done. It reads and writes the memory that its tensors
-/// had then: those that outlive `queue` keep theirs, and what it releases stays apart from all other tensors while
-/// this lives (Allocator::begin_pool). Values that the host gives it (numbers in a kernel's arguments, bytes copied to
-/// the device) stay those of the capture: what changes between replays lies in tensors. Throws Error if the host waits
-/// for the device in `queue`. A device has one graph at a time.
+/// A captured graph of the work that `queue` queues on a cuda device, without running it. It reads and writes the
+/// memory that its tensors had then: those that outlive `queue` keep theirs, and what it releases stays apart from all
+/// other tensors while this lives (Allocator::begin_pool). Values that the host gives it (numbers in a kernel's
+/// arguments, bytes copied to the device) stay those of the capture: what changes between replays lies in tensors.
+/// Throws Error if the host waits for the device in `queue`. A device has one graph at a time.
 class DeviceGraph {
  public:
   DeviceGraph(Device device, const std::function<void()>& queue);

@@ -1,5 +1,5 @@
-// What a launcher of many processes says of this one, and the library with which they talk to each other. Nothing of it
-// is loaded in a process that no launcher started.
+// Rank and process count from the launcher (mpirun, srun), and the communication library, which is loaded only in a
+// process that a launcher started.
 #pragma once
 
 #include "core/communicator.h"
@@ -22,7 +22,7 @@ Launch read_launch();
 /// them.
 std::unique_ptr<Communicator> open_ranks(double timeout);
 
-/// What `lacuna doctor` says: the MPI library that is used under a launcher, or why there is none.
+/// The MPI library that is used under a launcher, or the reason why there is none, for `lacuna doctor`.
 struct MpiLibrary {
   std::string file;     // liblacuna_mpi.so; empty: not found
   std::string version;  // of MPI, in its own words; empty: it cannot be loaded
@@ -30,7 +30,7 @@ struct MpiLibrary {
 };
 MpiLibrary find_mpi();
 
-/// What the library exports.
+/// The exports of the library.
 namespace mpi {
 using Open = Communicator*(double timeout);
 using Version = const char*();

@@ -1,4 +1,4 @@
-// What an op tells the tape about itself.
+// The description of an op for the tape.
 //
 // An op is a plain struct: its members are its attributes (stride, eps), its functions are `forward` and `backward`,
 // and it has up to two tables:
@@ -88,7 +88,7 @@ enum class Groups : std::uint8_t {
   token,  // those of one row; rows have different ranges (the input of a layer norm)
 };
 
-/// What an op computes, for policies that treat some kinds in their own way.
+/// The kind of arithmetic of an op, for policies that treat some kinds in their own way.
 enum class OpKind : std::uint8_t { other, linear, convolution, matmul, softmax, activation, norm };
 
 /// A set of inputs of one op. An input number that is negative or not below `max_inputs` is an error.
@@ -151,8 +151,8 @@ consteval std::size_t find_row(const Table& table, Source from) {
 }
 }  // namespace detail
 
-/// What `Op::backward` may read: the rows of `Op::saves` with a wanted gradient in `for_grad_of`. Reading another row
-/// throws Error.
+/// The saved tensors that `Op::backward` may read: the rows of `Op::saves` with a wanted gradient in `for_grad_of`.
+/// Reading another row throws Error.
 template <class Op>
 class Saved {
  public:
@@ -184,7 +184,7 @@ class Saved {
   const SavedTensors& tensors_;
 };
 
-/// What some rows of an op's output are computed from again.
+/// The inputs from which some rows of an op's output are recomputed.
 struct RematRows {
   std::span<const Tensor> tensors;  // one for each row of `rematerializes`; undefined if an optional input is absent
   const Shape& shape;               // of the whole output
@@ -192,7 +192,7 @@ struct RematRows {
   const Tensor& signs;              // see RematInputs::signs
 };
 
-/// What `Op::rematerialize` may read: the tensors that `Op::rematerializes` lists.
+/// The tensors that `Op::rematerialize` may read: those that `Op::rematerializes` lists.
 template <class Op>
 class RematInputs {
  public:

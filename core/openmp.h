@@ -3,7 +3,7 @@
 
 namespace lacuna {
 
-/// Of compute threads.
+/// Upper limit of compute threads.
 inline constexpr int max_threads = 4096;
 
 /// Lets the calling thread run on all processors of the process. OpenMP binds the first thread to one place

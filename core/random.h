@@ -33,7 +33,7 @@ struct RandomStream {
   std::uint32_t first_sample = 0;  // see RandomState
   const std::uint32_t* clock = nullptr;
 
-  /// What a kernel draws from, where `clock` tells the step.
+  /// The stream that a kernel draws from, with the step read from `clock`.
   LACUNA_HOST_DEVICE constexpr RandomStream now() const {
     return {seed, clock == nullptr ? step : *clock, site, first_sample};
   }

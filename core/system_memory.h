@@ -30,8 +30,8 @@ std::int64_t address_space_left();
 /// system does not overcommit (vm.overcommit_memory=2), under what it has left, in bytes; the largest number if there
 /// is no limit.
 std::int64_t data_left();
-/// Of these, what a system that does not overcommit has left, as the files below `proc` say; the largest number where
-/// it overcommits.
+/// Bytes that a system without overcommit has left, from the files below `proc`; the largest number if the system
+/// overcommits.
 std::int64_t commit_left(const std::filesystem::path& proc);
 
 /// Largest resident size of this process so far, in bytes, as the operating system counts it.

@@ -102,7 +102,7 @@ void Watch::receive() {
 }
 
 void Watch::accuse(int rank, const char* why, double seconds, const Place& place) const {
-  // Of several ranks that find the same, one tells; it ends the others.
+  // If several ranks find the same, one reports it and ends the others.
   std::this_thread::sleep_for(std::min(200ms * rank_, 2000ms));
   const std::string where =
       place.name.front() == '\0' ? std::string() : fmt::format(" (operation: {})", place.name.data());

@@ -16,8 +16,8 @@
 
 namespace lacuna::nn {
 
-/// What computes the result of a layer that it belongs to. Its parameters are the layer's: their paths begin with that
-/// of the layer.
+/// Computes the result of the layer that it belongs to. Its parameters are the layer's: their paths begin with the
+/// layer's path.
 class Adapter {
  public:
   virtual ~Adapter() = default;

@@ -18,7 +18,7 @@ struct AttentionOptions {
   WeightInit init = {};  // of both projections
 };
 
-/// What one call of attention takes beside x.
+/// The inputs of attention beside x.
 struct AttentionInputs {
   std::int64_t queries = 0;  // only the first n tokens are queries; 0: all
   Variable bias{};           // added to the scores: [W, heads or 1, n or 1, L] as lacuna::Attention

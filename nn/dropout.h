@@ -14,7 +14,7 @@ class Dropout : public Module {
   Variable forward(Variable x, const SequencesPtr& sequences = {}) const;
   /// The rate in training, 0 in evaluation.
   double current_rate() const { return training() ? rate_ : 0; }
-  /// What decides on the elements in this step.
+  /// The random stream that draws this step's mask.
   RandomStream mask_stream() const { return stream("mask"); }
 
  private:

@@ -4,7 +4,7 @@ namespace lacuna {
 
 namespace {
 
-/// Of parameters and statistics: f32, or f64 in a model that computes in f64.
+/// The type of parameters and statistics: f32, or f64 in a model that computes in f64.
 DType stored_type(const ModelContext& context) { return context.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 }  // namespace

@@ -36,8 +36,8 @@ class Parameter {
   void set_gradient_type(DType type) {
     if (trainable()) variable_.set_gradient_type(type);
   }
-  /// What recipes exclude from weight decay, by timm's rule: norms and biases, which have one axis or less, and what
-  /// the model names (timm's `no_weight_decay`).
+  /// Whether recipes exclude the parameter from weight decay, by timm's rule: norms and biases, which have one axis or
+  /// less, and the names that the model lists (timm's `no_weight_decay`).
   bool excluded_from_decay() const { return excluded_from_decay_ || shape().rank() <= 1; }
   void exclude_from_decay() { excluded_from_decay_ = true; }
 
@@ -62,7 +62,7 @@ class Buffer {
   Tensor tensor_;
 };
 
-/// What a whole model has in common.
+/// The settings that all modules of a model share.
 struct ModelContext {
   Device device = Device::cpu;
   std::uint64_t seed = 1;    // of the initial values
@@ -70,7 +70,7 @@ struct ModelContext {
   bool training = true;
 };
 
-/// What a model declares about a part of itself, for the named sets of `freeze`.
+/// The role that a model declares for a part of itself, for the named sets of `freeze`.
 enum class Role : std::uint8_t {
   part,
   block,  // one of the repeated units that the model consists of

@@ -28,7 +28,8 @@ class WindowAttention : public Module {
  protected:
   WindowAttention(Module& parent, std::string_view name, const WindowAttentionOptions& options)
       : Module(parent, name), options_(options) {}
-  /// Of the map's tokens: qkv [B, L, 3 · channels], the table, pads if the map has any, and what else V2 has.
+  /// Attends within windows of the map. Inputs: qkv [B, L, 3 · channels], the table, pads if the map has any, and what
+  /// else V2 has.
   Variable attend(Variable qkv, Variable table, Variable pad, Variable logit_scale = {}) const;
   const WindowAttentionOptions& options() const { return options_; }
 

@@ -40,7 +40,7 @@ void GradientExchange::add(Parameter& parameter) {
   // Add passes one tensor on to both of its inputs: another parameter may have the same one.
   if (!parameter.grad().unique()) parameter.set_grad(parameter.grad().clone(Purpose::gradients));
   const Tensor& gradient = parameter.grad();
-  // What goes into which bucket follows from the order of parameters alone: it has to be the same on all ranks.
+  // The order of parameters alone decides the buckets, because they have to be the same on all ranks.
   if (!open_.parts.empty() && open_.parts.front().gradient.dtype() != gradient.dtype()) send_open();
   ++left_;
   pending_bytes_ += gradient.bytes();
@@ -168,7 +168,7 @@ const RankOrderSum& GradientExchange::sum_for(const Bucket& bucket) {
 }
 
 void GradientExchange::exchange(const Bucket& bucket, const RankOrderSum& sum) const {
-  // What an owner gets lies together.
+  // The gradients of one owner are contiguous.
   std::vector<const Part*> parts;
   for (const Part& part : bucket.parts) parts.push_back(&part);
   std::ranges::stable_sort(parts, {}, &Part::owner);

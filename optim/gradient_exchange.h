@@ -61,7 +61,7 @@ class GradientExchange {
   bool is_behind() const { return pending_bytes_ > 2 * bucket_bytes_; }
   /// Whether gradients go to their owners alone.
   bool goes_to_owners() const { return options_.owners != nullptr; }
-  /// Those whose gradients these are: for the thread that calls `add`.
+  /// The ranks whose gradients are summed; for the thread that calls `add`.
   Communicator& ranks() const { return ranks_; }
 
  private:

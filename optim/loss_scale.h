@@ -12,7 +12,7 @@ class LossScale {
  public:
   LossScale(const LossScaleSettings& settings, Device device);
 
-  /// What the loss of the next step is multiplied by: f32 [].
+  /// The factor of the next step's loss: f32 [].
   const Tensor& scale() const { return scale_; }
   /// Steps with finite gradients since it last changed: i32 [].
   const Tensor& good_steps() const { return good_steps_; }

@@ -83,7 +83,7 @@ struct Update {
 
   Update with_gradient(const Tensor& other) const { return {parameter, other, state, step, rate, clip, seed, site}; }
 };
-/// Of updates, at least one.
+/// The device of updates, of which there is at least one.
 inline Device device_of(std::span<const Update> updates) { return updates.front().parameter.device(); }
 
 class Optimizer {
@@ -103,8 +103,7 @@ class Optimizer {
   /// Releases the gradients.
   void zero_grad();
 
-  /// Whether each rank updates a part of the parameters, by state that it alone
-  /// has. Whoever calls `update` hands the parameters to the other ranks then.
+  /// Whether each rank updates its own shard; the caller must then broadcast the updated parameters.
   bool is_sharded() const { return ranks_ > 1; }
   /// The rank that updates a parameter: shares are of similar size.
   int owner_of(const Parameter& parameter) const;

@@ -16,7 +16,7 @@ constexpr std::int64_t tile = 32 * 256;
 
 std::int64_t quantized_size(std::int64_t count) { return quant::quantized_bytes({count}, config); }
 
-/// Of arrays of `used` elements: whole groups.
+/// Elements of each rank's slice of `used` elements, in whole groups.
 std::int64_t slice_of(std::int64_t used, int ranks) {
   const std::int64_t groups = (used + config.grouping.size - 1) / config.grouping.size;
   return (groups + ranks - 1) / ranks * config.grouping.size;

@@ -33,7 +33,7 @@ struct LambSettings {
   bool trust_clip, always_adapt;
 };
 
-/// Of one parameter.
+/// The rates of one parameter.
 struct Rate {
   double lr, weight_decay;
 };
@@ -167,7 +167,7 @@ struct LambRule {
   }
 };
 
-/// Of a dynamic loss scale.
+/// Settings of a dynamic loss scale.
 struct LossScaleSettings {
   double initial = 65536;               // torch.amp.GradScaler's init_scale
   std::int64_t growth_interval = 2000;  // steps in a row with finite gradients after which it doubles

@@ -17,7 +17,7 @@ namespace lacuna {
 
 class Tape;
 
-/// What the host learns about a step; zeros on `meta`.
+/// The figures of a step that the host reads; zeros on `meta`.
 struct StepReport {
   double loss = 0;
   double gradient_norm = 0;              // of all gradients together, before clipping and without the loss scale

@@ -21,7 +21,7 @@ namespace {
 /// Below it a gradient that is not finite is none for any scale.
 constexpr double least_loss_scale = 0x1p-16;
 
-/// What a replay reads from the host.
+/// The numbers that a replay reads from the host.
 struct StepNumbers {
   double rate;
   std::uint32_t step;

@@ -45,7 +45,7 @@ struct UpdatesOnCuda {
   std::byte* begun;            // [parameters, bytes_of_begun], workspace
 };
 
-/// Of a parameter in this step.
+/// The rates of a parameter in this step.
 LACUNA_DEVICE inline Rate rate_of(const UpdatesOnCuda& what, const UpdatedParameter& parameter) {
   return {what.rate == nullptr ? parameter.rate.lr : *what.rate * parameter.rate.lr, parameter.rate.weight_decay};
 }

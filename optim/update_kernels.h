@@ -9,14 +9,14 @@
 
 namespace lacuna::cuda {
 
-/// What the first kernel of an update leaves to those after it.
+/// The results that the first kernel of an update leaves to the later ones.
 template <class F>
 struct Begun {
   std::uint64_t key;  // of the draws that round states; state k has key + k
   F formula;
   bool updates;  // whether anything happens
 };
-/// Of parameter `index` of the table.
+/// The results for parameter `index` of the table.
 template <class F>
 LACUNA_DEVICE Begun<F>& begun_of(const UpdatesOnCuda& what, std::int64_t index) {
   return *reinterpret_cast<Begun<F>*>(what.begun + static_cast<std::size_t>(index) * bytes_of_begun);

@@ -39,7 +39,7 @@ struct ReadRequest {
   bool retain_graph;   // backward may run again
 };
 
-/// What most holders have in common.
+/// The part that most holders share.
 struct HolderBase {
   /// Whether values can be read: otherwise the tensor takes no further readers.
   static constexpr bool has_values = true;
@@ -214,7 +214,7 @@ class Offloaded : public HolderBase {
 
 using Holder = std::variant<Dropped, Kept, SignMask, Quantized, Slopes, Rematerialized, RegionInput, Offloaded>;
 
-/// What a holder is made of.
+/// The inputs from which a holder is made.
 struct HolderInputs {
   const Tensor& values;
   std::uint64_t version;  // of their storage in forward

@@ -1,4 +1,4 @@
-// What operations cost in seconds: the one table that plans are compared by.
+// Costs of operations in seconds: the one table by which plans are compared.
 #pragma once
 
 #include "autograd/plan/bit_allocation.h"

@@ -24,7 +24,7 @@ struct MemoryPlan {
   std::vector<std::string> regions{};       // modules (`blocks.3`) or consecutive blocks (`blocks.4-7`)
   std::int64_t group_size = 256;            // elements that share a range
 
-  // What the planner predicted.
+  // Predictions of the planner.
   std::int64_t bytes = 0;  // of the budget
   double seconds = 1;      // of a step, relative to one that holds everything exactly
   double variance = 0;     // that quantization adds to the gradient, relative to its square

@@ -274,7 +274,7 @@ class Planner {
     return *best;
   }
 
-  /// Where a jump of the peak leaves a part of the budget, gives single tensors more bits as long as that fits.
+  /// A jump of the peak may leave a part of the budget unused: gives single tensors more bits as long as that fits.
   void widen(const StepGraph& graph, MemoryPlan& plan) const {
     constexpr double enough = 0.95;
     int tries = 48;
@@ -301,7 +301,7 @@ class Planner {
       if (tensor.can_offload) disk += 2 * static_cast<double>(tensor.size.exact_bytes) / o_.costs.disk;
     return std::clamp(disk > 0 ? 1 - exact_.seconds() / disk : 0, least, 1.0);
   }
-  /// Of a micro-batch.
+  /// Seconds of a micro-batch.
   double step_seconds() const { return exact_seconds_ / static_cast<double>(o_.micro_batches); }
   double seconds_of(const GraphTensor& tensor, const MemoryPlan::Choice& choice) const {
     if (choice.offloaded) return o_.costs.offload_seconds(tensor.size.exact_bytes, waited_);

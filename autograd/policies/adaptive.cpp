@@ -125,7 +125,7 @@ Adaptive::Plan Adaptive::divided() const {
     sensitivity += tensor.sensitivity;
     elements += static_cast<double>(tensor.choice.elements);
   }
-  // What was never measured (on `meta` nothing is) counts by its size.
+  // A tensor that was never measured (on `meta` none is) counts by its size.
   const double usual = elements > 0 && sensitivity > 0 ? sensitivity / elements : 1;
   for (const auto& [region, tensors] : groups) {
     std::vector<BitChoice> choices;

@@ -1,4 +1,4 @@
-// What all policies but `keep` share: a tensor that is cheap to compute again is not kept.
+// The rule that all policies but `keep` share: a tensor that is cheap to recompute is not kept.
 #pragma once
 
 #include "autograd/policy.h"

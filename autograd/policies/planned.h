@@ -44,7 +44,7 @@ class PlannedPolicy final : public MemoryPolicy {
   std::int64_t recomputes(const ModuleRange& modules, std::string_view within) override {
     return regions_.recomputes(modules, within);
   }
-  /// What the plan names and the steps so far have not had: a line for tensors, by key, and one for regions.
+  /// Plan entries that matched no tensor or region so far: a line for tensors, by key, and one for regions.
   std::vector<std::string> unmatched() const;
 
  private:

@@ -53,7 +53,7 @@ std::string listed(std::vector<std::string> all) {
   return fmt::format("{}{}", fmt::join(all, ", "), whole ? "" : " and others");
 }
 
-/// Of a name without wildcards, the known one that is near it: `, did you mean attn?`, or nothing.
+/// A suggestion for a name without wildcards that is near a known one: `, did you mean attn?`, or nothing.
 std::string meant(const std::string& pattern, const std::vector<std::string>& known) {
   const bool is_name = pattern.find_first_of("*?[") == std::string::npos;
   const std::string near = is_name ? nearest_name(pattern, known) : std::string();
@@ -62,7 +62,7 @@ std::string meant(const std::string& pattern, const std::vector<std::string>& kn
 
 }  // namespace
 
-/// What rules for tensors came to: which have held one, and why the others have not.
+/// Counts the matches of each rule and explains rules with none.
 class RuledPolicy::RuleUses {
  public:
   explicit RuleUses(const std::vector<HoldRule>& rules)

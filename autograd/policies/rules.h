@@ -11,7 +11,7 @@
 
 namespace lacuna {
 
-/// What to do with the tensors that match; of several rules the first that applies wins.
+/// A rule for the tensors that match. The first rule that applies wins.
 struct HoldRule {
   enum class How : std::uint8_t { keep, exact, quantize, slope, recompute };
   std::string path = "*";   // glob on the path of the module that made the tensor; of `recompute`: of the region

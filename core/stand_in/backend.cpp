@@ -99,7 +99,7 @@ class StandIn final : public Backend {
     stand_in::enqueue(stream(device), [=] { std::memset(base + begin, 0xff, end - begin); });
     return true;
   }
-  /// What still reads or writes it is an error of access.
+  /// Any later read or write is a segmentation fault.
   void decommit(int device, std::size_t begin, std::size_t end) noexcept override {
     const std::size_t first = (begin + piece - 1) / piece * piece, last = end / piece * piece;
     if (first >= last) return;

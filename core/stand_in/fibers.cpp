@@ -67,7 +67,7 @@ void prepare(Context& context, std::byte* stack, void (*entry)()) {
 void swap(Context& from, Context& to) { swapcontext(&from.context, &to.context); }
 #endif
 
-// What the thread sanitizer is told: barriers and exchanges order threads, and nothing else does.
+// Annotations for the thread sanitizer: only barriers and exchanges order threads.
 #if defined(LACUNA_THREAD_SANITIZER)
 void release(void* point) { __tsan_release(point); }
 void acquire(void* point) { __tsan_acquire(point); }
@@ -167,7 +167,7 @@ class Fibers {
     return words;
   }
 
-  /// What a fiber does, block for block.
+  /// The main loop of a fiber: one block after another.
   void live() {
     for (;;) {
       Fiber& own = *current_;
@@ -193,14 +193,14 @@ class Fibers {
   static constexpr bool keeps_shared = false;
 #endif
 
-  /// What was done before a block, in this function's thread, is seen by the block's threads.
+  /// Work done before a block, in this function's thread, is visible to the block's threads.
   void release_all() {
 #if defined(LACUNA_THREAD_SANITIZER)
     main_.identity = __tsan_get_current_fiber();
 #endif
     for (int i = 0; i < threads_; ++i) release(&fiber(i));
   }
-  /// What threads did is seen after a launch.
+  /// Work of the threads is visible after a launch.
   struct Joined {
     explicit Joined(Fibers& of) : fibers(of) {}
     ~Joined() {

@@ -31,7 +31,7 @@ struct Batch : NamedTensors {
   std::vector<DamagedFile> damaged{};  // replaced, or left out: it has fewer samples then
 
   Batch() = default;
-  /// Of tensors with as many samples each on axis 0.
+  /// A batch of tensors with equally many samples on axis 0.
   Batch(std::initializer_list<Entry> tensors);
 
   /// Adds a tensor that holds the rows of all samples one after another. `offsets` names the i64 [N + 1] tensor of the

@@ -6,8 +6,8 @@
 
 namespace lacuna {
 
-/// Of `data.labels`: names with commas between them, or of a file `*.txt` with one on each line; none where it is
-/// empty. Empty names and names that come twice are the input's fault.
+/// The class names in `data.labels`: separated by commas, or one per line of a file `*.txt`; none if it is empty.
+/// Rejects empty and duplicate names.
 std::vector<std::string> class_names(const std::string& setting);
 
 }  // namespace lacuna

@@ -25,7 +25,7 @@ struct DatasetOptions {
   std::int64_t train_size = 0;  // number of samples to use; 0: all of them, or a drawn data set's default
   std::int64_t validation_size = 0;
   std::int64_t image_size = 0;  // drawn data sets: side in pixels; 0: their own
-  // Of drawn texts: tokens of the samples, which take the lengths in turn, ids and classes; empty or 0: their own.
+  // Drawn texts: tokens per sample, taken in turn; number of token ids; number of classes. Empty or 0: the defaults.
   std::vector<std::int64_t> lengths{};
   std::int64_t vocabulary = 0;
   std::int64_t classes = 0;
@@ -94,7 +94,7 @@ class ImageDataset : public Dataset {
 class InputReader {
  public:
   virtual ~InputReader() = default;
-  /// Of a sample, without targets.
+  /// The fields of a sample, without targets.
   virtual const SampleFields& fields() const = 0;
   /// Sets the tensors of `sample`. What cannot be read is the input's fault.
   virtual void read(std::string_view input, Sample& sample) const = 0;

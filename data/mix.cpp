@@ -29,7 +29,7 @@ class Draws {
   std::int64_t between(std::int64_t low, std::int64_t high) {
     return low + stream_.below(next_++, static_cast<std::uint32_t>(high - low));
   }
-  /// Of Beta(alpha, alpha), by two of Gamma(alpha).
+  /// A draw from Beta(alpha, alpha), by two draws from Gamma(alpha).
   double beta(double alpha) {
     std::gamma_distribution<double> gamma(alpha);
     const double x = gamma(*this), y = gamma(*this);
@@ -64,7 +64,7 @@ SampleMix draw_mix(const MixOptions& options, std::int64_t height, std::int64_t 
     const std::int64_t row = draws.between(0, height), column = draws.between(0, width);
     return box_around(height, width, share, row, column);
   }();
-  // What the edges cut off is not the partner's.
+  // The share counts only the part of the box inside the image.
   return {.share = 1 - static_cast<double>(box.area()) / static_cast<double>(height * width), .box = box};
 }
 

@@ -35,7 +35,7 @@ enum class MixMode : std::uint8_t {
   pair,    // one for a sample and its partner
   element  // one for each sample
 };
-/// Of `batch`, `pair` and `element`.
+/// The mode named `batch`, `pair` or `element`.
 std::optional<MixMode> mix_mode(std::string_view name);
 
 struct MixOptions {

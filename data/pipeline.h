@@ -33,7 +33,7 @@ DatasetPtr shuffle_by_length(DatasetPtr source, std::uint64_t seed, std::int64_t
 /// Each sample `times` times in a row, and of 256 samples or more only as many in an epoch as there are, down to a
 /// multiple of 256: repeated augmentation (Hoffer et al. 2020) by the rule of timm's RepeatAugSampler.
 DatasetPtr repeat(DatasetPtr source, std::int64_t times);
-/// What becomes of a sample whose file is a DamagedSample.
+/// The treatment of a sample whose file is a DamagedSample.
 enum class OnDamage : std::uint8_t {
   fail,
   replace,   // by another sample of its class: a function of (seed, epoch, sample, copy)
@@ -81,7 +81,7 @@ class Batches {
   /// A size below 1, one that the ranks do not divide, and one that leaves no batch at all are the input's fault.
   Batches(DatasetPtr source, const BatchOptions& options);
 
-  /// Of the samples of its batches.
+  /// Describes the samples.
   const DatasetInfo& info() const { return info_; }
   std::int64_t size() const { return options_.size; }
   /// Samples of an epoch's order: those of the data set.

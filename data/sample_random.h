@@ -28,7 +28,7 @@ class SampleRandom {
   double gamma(double shape);
   /// Beta with both parameters above 0, from a few draws.
   double beta(double a, double b);
-  /// Of the sample's third stream, for an order.
+  /// The sample's third stream, for an order.
   RandomStream order() const;
   /// Four standard normal numbers of the sample's second stream, which is for many: block 0, 1 … below 2^28.
   std::array<float, 4> noise(std::uint32_t block) const;

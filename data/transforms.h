@@ -65,7 +65,7 @@ class Normalize final : public Transform {
   Normalize(const std::vector<float>& mean, const std::vector<float>& deviation);
   SampleFields describe(SampleFields fields) const override;
   void apply(Sample& sample, SampleRandom& random) const override;
-  /// What is done to a pixel of each channel: the factors, then the summands, [2 C].
+  /// The affine map of each channel: the factors, then the offsets, [2 C].
   std::vector<float> table() const;
 
  private:

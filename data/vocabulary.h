@@ -1,4 +1,4 @@
-// What a tokenizer says of its token ids, for tasks that put other tokens in their place.
+// The special token ids of a tokenizer, for tasks that replace tokens.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ struct AdapterOptions {
   std::string base{};  // where the model's weights are from, for the record
 };
 
-/// Where an adapter may stand: a linear layer or convolution, or a part of a layer (Linear::parts).
+/// A place for an adapter: a linear layer or convolution, or a part of a layer (Linear::parts).
 struct AdapterPlace {
   const nn::Adaptable* layer;
   std::optional<std::size_t> part{};
@@ -42,7 +42,7 @@ std::vector<const nn::Adaptable*> adapted_layers(const Model& model);
 /// what a pattern matches of an adapter that its kind does not train is said in the match.
 std::vector<FreezeMatch> freeze_below_adapters(Model& model, const FreezeRules& rules);
 
-/// What a checkpoint of an adapted model stores: the adapters, and what is trained or was replaced below them. Names
+/// The tensors in a checkpoint of an adapted model: the adapters, and trained or replaced parameters below them. Names
 /// and tensors are the model's own.
 std::vector<NamedTensor> adapted_state(const Model& model);
 

@@ -58,7 +58,7 @@ std::vector<std::string> heads_of(const BertOptions& options) {
   }
 }
 
-/// What files of the family have for the other heads.
+/// The tensors of other heads in the family's files.
 std::vector<std::string> other_heads_of(const BertOptions& options) {
   std::vector<std::string> all = mlm_paths(options), own = heads_of(options);
   all.insert(all.end(), {"classifier", "qa_outputs", pooler_path(options)});

@@ -17,7 +17,7 @@
 
 namespace lacuna {
 
-/// What stands behind the encoder.
+/// The head behind the encoder.
 enum class TextHead : std::uint8_t {
   classification,  // one set of logits a sequence, from its first token
   tokens,          // one a token

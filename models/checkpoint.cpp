@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view optimizer_file = "optimizer.safetensors";
 constexpr std::string_view memory_file = "memory.safetensors";  // state of the memory policy
 
-/// What a checkpoint consists of, perhaps with an average; of a model with adapters its base weights are no part.
+/// The files of a checkpoint without an average. A model with adapters leaves out its base weights.
 std::vector<std::string> content_files(bool adapted) {
   std::vector<std::string> files{std::string(optimizer_file), std::string(memory_file)};
   if (!adapted) files.emplace_back(weights_file);
@@ -40,7 +40,7 @@ std::vector<std::string> content_files(bool adapted) {
   return files;
 }
 
-/// What the average of the weights consists of.
+/// The files of the averaged weights.
 std::vector<std::string> average_files(bool adapted) {
   if (!adapted) return {std::string(average_file)};
   return {fmt::format("{}/{}", average_folder, adapter_weights_file),
@@ -189,7 +189,7 @@ std::vector<NamedTensor> state_of(const MemoryPolicy& policy) {
   return state;
 }
 
-/// What the policy had learnt, if it is the same one; another begins anew.
+/// Restores the policy's state if it is the same policy; another one begins anew.
 void load_state(const SafetensorsFile& file, MemoryPolicy& policy) {
   const std::string prefix = state_prefix(policy);
   std::map<std::string, Tensor> state;

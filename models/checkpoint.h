@@ -48,10 +48,10 @@ inline constexpr std::string_view heads_file = "heads.safetensors";
 inline constexpr std::string_view manifest_file = "checkpoint.json";
 inline constexpr std::string_view average_folder = "average";
 inline constexpr std::string_view average_file = "average/model.safetensors";
-/// Where earlier checkpoints have it.
+/// The file of the averaged weights in checkpoints of earlier versions.
 inline constexpr std::string_view former_average_file = "average.safetensors";
 
-/// What a step changes: the content of a checkpoint beside the progress.
+/// The state that a step changes: the content of a checkpoint beside the progress.
 struct TrainedState {
   Model& model;
   Optimizer& optimizer;
@@ -76,7 +76,7 @@ void write_checkpoint(const std::filesystem::path& folder, const TrainedState& s
 /// Replaces the progress in a checkpoint of the same step.
 void update_progress(const std::filesystem::path& folder, const Progress& progress);
 
-/// What the manifest of a checkpoint says, whatever became of the files it names.
+/// The manifest of a checkpoint; the files that it names are not checked.
 Manifest read_manifest(const std::filesystem::path& folder);
 /// Refuses a folder that is incomplete or whose files have changed since they were written.
 Progress read_progress(const std::filesystem::path& folder);

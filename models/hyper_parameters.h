@@ -1,4 +1,4 @@
-// What describes a model: keys and values from a configuration, a preset or a reference file.
+// Hyper-parameters of models: keys and values from a configuration, a preset or a reference file.
 #pragma once
 
 #include <cstdint>

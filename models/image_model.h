@@ -34,7 +34,7 @@ class ImageModel : public Model {
   Outputs forward(Inputs inputs) final;
 
  protected:
-  /// Of a model with several outputs; otherwise `logits`.
+  /// All outputs; a model with one output returns `logits`.
   virtual Outputs run(Variable images);
 
  private:

@@ -18,7 +18,7 @@ std::vector<std::string> model_names() { return model_presets().names(); }
 
 namespace {
 
-/// What a name stands for: a family is a preset of itself. The tag of a timm name, the set of weights behind a dot, is
+/// The preset of a name: a family is a preset of itself. The tag of a timm name, the set of weights behind a dot, is
 /// no part of the model.
 ModelPreset resolve(std::string_view name) {
   if (model_families().contains(name)) return {std::string(name), {}};

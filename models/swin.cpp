@@ -27,7 +27,7 @@ struct Axis {
       : window(std::min(wanted, extent)), shift(extent <= wanted ? 0 : wanted / 2) {}
 };
 
-/// Where a stage lies in the model.
+/// The place of a stage in the model.
 struct StagePlace {
   std::int64_t height, width;  // of its map
   std::int64_t channels, heads, depth;

@@ -53,7 +53,7 @@ class Task {
   /// The metric that decides which checkpoint of a run is the best.
   const Metric& best_metric() const { return metrics_.front(); }
 
-  /// What the images of all batches are normalised with, for each channel.
+  /// Takes the mean and deviation of each channel with which all batches are normalized.
   virtual void see_normalisation(const std::vector<double>& /*mean*/, const std::vector<double>& /*std*/) {}
   /// The token ids of the data set, where it has texts.
   virtual void see_vocabulary(const Vocabulary& /*vocabulary*/) {}
@@ -105,7 +105,7 @@ struct TaskTotals {
   void add(const TaskTotals& other);
 };
 TaskTotals sum_of(std::span<const TaskTotals> parts);
-/// Those of each rank, on all ranks.
+/// Every rank's totals, on all ranks.
 std::vector<TaskTotals> all_totals(const TaskTotals& mine, const Task& task, Communicator& ranks);
 
 /// The same while batches are running: sums stay on their device until they are read.

@@ -38,7 +38,7 @@ struct TaskStepHooks {
 
 class TaskStep {
  public:
-  /// What `state` refers to and `task` outlive it.
+  /// The objects in `state`, and `task`, must outlive it.
   TaskStep(const TrainedState& state, const Task& task, const TaskStepOptions& options = {});
 
   /// Step number `number` of the run over the micro-batches of one batch (see TrainStep); of several ranks, over this

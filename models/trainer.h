@@ -40,7 +40,7 @@ struct TrainerOptions {
   std::map<std::string, std::string> identity{};  // a run with other values cannot be resumed
 };
 
-/// What evaluations are compared by.
+/// The metric by which evaluations are compared.
 struct BestBy {
   std::string name;  // of a metric, or `loss`
   bool higher_is_better = true;

@@ -46,7 +46,7 @@ VitOptions read_vit_options(HyperParameters& parameters, bool distilled = false)
 
 /// timm's VisionTransformer: the same parameter names, shapes and initial distributions.
 ///
-/// What the heads do not read is not computed. With n tokens to read, only their queries ask in the last block, and
+/// Tokens that no head reads are not computed. With n tokens to read, only their queries ask in the last block, and
 /// everything behind that attention (projection, residual, norm, MLP, final norm) runs on [B, n, embed_dim]; logits and
 /// gradients are those of the whole computation but for rounding.
 ///
@@ -68,7 +68,7 @@ class VisionTransformer final : public ImageModel {
   Outputs run(Variable images) override;
   /// Patches [B, L, embed_dim] behind the other tokens, with positions added.
   Variable embed(Variable images) const;
-  /// What the heads read: [B, n, embed_dim] of n tokens, or [B, width of the head].
+  /// The features for the heads: [B, n, embed_dim] of n tokens, or [B, width of the head].
   Variable features(Variable images) const;
 
   VitOptions options_;

@@ -9,7 +9,7 @@
 
 namespace lacuna::augment {
 
-/// Where the pixel whose centre is (x, y) comes from: (xx·x + xy·y + x0, yx·x + yy·y + y0).
+/// The source of the pixel whose centre is (x, y): (xx·x + xy·y + x0, yx·x + yy·y + y0).
 struct Affine {
   double xx = 1, xy = 0, x0 = 0, yx = 0, yy = 1, y0 = 0;
 };

@@ -17,7 +17,7 @@ void check(const AugmentOptions& options);
 Transforms before_normalization(const AugmentOptions& options, const std::vector<float>& mean,
                                 Interpolation interpolation);
 
-/// What follows on f32 images: erasing.
+/// The transforms of f32 images after normalization: random erasing.
 Transforms after_normalization(const AugmentOptions& options);
 
 }  // namespace lacuna::augment

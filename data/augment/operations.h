@@ -11,7 +11,7 @@
 
 namespace lacuna::augment {
 
-/// What the operations of a transform share.
+/// The state that a transform's operations share.
 struct Surroundings {
   std::vector<std::uint8_t> fill{};      // [channels]: the colour beyond the image
   std::optional<ResizeFilter> filter{};  // of shear, translation and rotation; none: drawn for each

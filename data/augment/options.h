@@ -1,4 +1,4 @@
-// What happens to the pixels of training images, beside crop and flip.
+// Options of augmentation beside crop and flip.
 #pragma once
 
 #include <cstdint>

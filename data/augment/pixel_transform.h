@@ -1,4 +1,4 @@
-// What transforms of pixels have in common.
+// The common base of transforms of pixels.
 #pragma once
 
 #include "core/error.h"

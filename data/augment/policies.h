@@ -1,4 +1,4 @@
-// What a string of timm's `--aa` says: which operations, how likely and how strong.
+// A parsed string of timm's `--aa`: the operations, their probabilities and magnitudes.
 #pragma once
 
 #include "data/augment/operations.h"

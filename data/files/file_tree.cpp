@@ -98,7 +98,7 @@ class FileTree::Scan {
     FileTree sorted;
     sorted.paths_.reserve(tree.paths_.size());
     for (std::size_t i = 0; i < order.size(); ++i) {
-      // Of members with one path the last one counts, as if the archive were unpacked.
+      // The last of several members with one path counts, as if the archive were unpacked.
       if (i + 1 < order.size() && tree.path(order[i]) == tree.path(order[i + 1])) continue;
       sorted.paths_ += tree.path(order[i]);
       sorted.ends_.push_back(std::ssize(sorted.paths_));

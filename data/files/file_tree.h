@@ -33,7 +33,7 @@ class FileTree {
   /// The number of the file with this path; -1: there is none.
   std::int64_t find(std::string_view path) const;
 
-  /// Where a file lies, for messages.
+  /// The location of a file, for messages.
   std::string origin(std::int64_t file) const;
   /// The content of a file, into the memory that `place` gives for so many bytes. Any thread may call it. Rejects a
   /// file that cannot be read.
@@ -54,8 +54,8 @@ class FileTree {
   };
   bool is_current() const;
 
-  std::filesystem::path root_;  // empty: several archives
-  std::string paths_;           // one after another
+  std::filesystem::path root_;      // empty: several archives
+  std::string paths_;               // one after another
   std::vector<std::int64_t> ends_;  // [size], of each path in `paths_`
   std::vector<Member> members_;     // [size]; empty where all files lie on disk
   std::vector<std::string> folders_;

@@ -31,7 +31,7 @@ bool begins(std::span<const std::uint8_t> block, std::string_view with) {
 
 using namespace std::string_view_literals;
 
-/// Of the TIFF structure that EXIF is (its version 2.32, section 4.6): the first directory's entry 0x0112.
+/// The entry 0x0112 in the first directory of EXIF's TIFF structure (EXIF 2.32, section 4.6).
 int orientation_of(std::span<const std::uint8_t> tiff) {
   const bool little = begins(tiff, "II*\0"sv);
   if (!little && !begins(tiff, "MM\0*"sv)) return 1;

@@ -74,7 +74,7 @@ class OrientedReader final : public ImageReader {
     std::uint8_t* to = whole.data<std::uint8_t>();
     source_->read({.height = rows, .width = columns},
                   [&](const std::uint8_t* row) { to = std::copy_n(row, columns * 4, to); });
-    // Of each orientation: whether the axes change places, and then which source axes run backwards.
+    // Each orientation swaps the axes or not, and then reverses some source axes.
     const bool turned = orientation_ >= 5;
     const bool up = orientation_ == 3 || orientation_ == 4 || orientation_ == 6 || orientation_ == 7;
     const bool left = orientation_ == 2 || orientation_ == 3 || orientation_ == 7 || orientation_ == 8;

@@ -179,7 +179,7 @@ class LabelFile {
       reject("{}: expected a file name and a class on each line, or a class alone", name_);
   }
 
-  /// Of each file, by number; an empty class is an image that the file does not have.
+  /// The class of each file, by number; empty for a file that is no image of the split.
   std::vector<std::string> classes(const FileTree& tree, const std::vector<std::int32_t>& files) const {
     if (by_name_.empty()) {
       if (in_order_.size() != files.size())

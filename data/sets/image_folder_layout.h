@@ -1,5 +1,5 @@
-// Where a tree of files has its images: splits and folders of classes, as torchvision's ImageFolder and ImageNet have
-// them.
+// The layout of images in a tree of files: splits and folders of classes, as for torchvision's ImageFolder and
+// ImageNet.
 #pragma once
 
 #include "data/sets/image_split.h"

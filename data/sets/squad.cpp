@@ -239,7 +239,7 @@ struct Opened {
   DatasetInfo info;
 };
 
-/// Of texts of any length.
+/// A field for texts of any length.
 SampleField bytes_field(const std::string& name) {
   return {.name = name, .dtype = DType::u8, .shape = {1}, .collation = Collation::packed, .lengths = name + "_offsets"};
 }

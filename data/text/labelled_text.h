@@ -35,7 +35,7 @@ struct LabelledTable {
   std::vector<std::vector<std::int32_t>> several;  // [rows]
 };
 
-/// What the configuration says of the labels.
+/// The labels that the configuration gives.
 struct KnownLabels {
   bool numbers = false;                // they are numbers to be predicted
   std::vector<std::string> classes{};  // the names there are, in order; empty: those that the file has

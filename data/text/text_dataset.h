@@ -1,4 +1,4 @@
-// What data sets of text share: tokens that are made once and kept, settings, files.
+// The common base of data sets of text: tokens that are made once and kept, settings, files.
 #pragma once
 
 #include "data/dataset.h"
@@ -106,7 +106,7 @@ class TextInputs final : public InputReader {
   std::int64_t max_length_;
 };
 
-/// Those of the data set `name` with these settings.
+/// The input reader of the data set `name` with these settings.
 std::unique_ptr<const InputReader> text_inputs(std::string_view name, const std::vector<Setting>& known,
                                                const DatasetOptions& options);
 

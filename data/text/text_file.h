@@ -26,7 +26,7 @@ class TextFile {
   /// The next line without its end (`\n` or `\r\n`) and without a byte order mark; false at the end. Refuses lines of
   /// more than 16 MiB.
   bool next(std::string& line);
-  /// Where the line that was read last begins, and its number from 1; the position behind it.
+  /// The position and number (from 1) of the line that was read last; the position behind it.
   std::int64_t begin() const { return begin_; }
   std::int64_t line() const { return line_; }
   std::int64_t end() const { return position_; }

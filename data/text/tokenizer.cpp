@@ -210,7 +210,7 @@ Tokenizer::Tokenizer(TokenizerFiles files) : files_(std::move(files)) {
     std::vector<Piece> none;
     const std::string content = token.normalized ? Words(*this, none).normalized(token.content) : token.content;
     Trie& trie = token.normalized ? added_normalized_ : added_raw_;
-    // Of tokens that are the same once normalized, the first counts.
+    // The first of several tokens that normalize to the same text counts.
     if (!content.empty() && trie.longest(content).second < content.size())
       trie.insert(content, static_cast<std::int32_t>(i));
   }

@@ -16,7 +16,7 @@
 
 namespace lacuna {
 
-/// What a tokenizer's files say.
+/// The content of a tokenizer's files.
 struct TokenizerFiles {
   struct AddedToken {
     std::string content;
@@ -60,7 +60,7 @@ TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& 
 TokenizerFiles parse_vocabulary(const std::string& text, const std::string& source, const std::string& config,
                                 const std::string& config_source);
 
-/// What is cut off where texts are too long.
+/// The text that is truncated if a sample is too long.
 enum class Truncation : std::uint8_t { longest_first, only_first, only_second };
 
 class Tokenizer {
@@ -111,8 +111,8 @@ class Tokenizer {
   Trie added_raw_, added_normalized_;
 };
 
-/// Of (12, 8) pieces those kept so that both fit `budget`: the shorter text is cut last, as the tokenizers library
-/// does it.
+/// The lengths to which two texts of `first` and `second` tokens are truncated so that both fit `budget`: the longer
+/// one is cut first, as by the tokenizers library.
 std::pair<std::int64_t, std::int64_t> longest_first(std::int64_t first, std::int64_t second, std::int64_t budget);
 
 /// The tokenizer of a folder or file; one that was opened last is not read again.

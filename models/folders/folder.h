@@ -17,7 +17,7 @@
 
 namespace lacuna {
 
-/// What a folder says about its model.
+/// The description of a folder's model.
 struct ModelFolder {
   std::filesystem::path config{};  // its config.json
   Library library = Library::timm;

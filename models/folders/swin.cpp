@@ -37,8 +37,8 @@ const RegisterTimmForm swin_v2_of_timm("swin_v2",
                                         .of_theirs = without_effect,
                                         .pool = "avg"});
 
-/// Of the encoder, behind `swin.` or `swinv2.`. Merging stands at the end of a stage there, at the start of the next
-/// one here.
+/// The names of the encoder, behind `swin.` or `swinv2.`. Merging stands at the end of a stage there, at the start of
+/// the next one here.
 std::vector<TensorNameRule> encoder_names(std::initializer_list<TensorNameRule> more) {
   std::vector<TensorNameRule> rules{
       {"embeddings.patch_embeddings.projection.", "patch_embed.proj."},

@@ -207,7 +207,7 @@ ordered_json timm_config(const Model& model, const ModelFolder& description) {
     if (!as.crop_mode.empty()) cfg["crop_mode"] = as.crop_mode;
     if (!as.mean.empty()) cfg["mean"] = as.mean;
     if (!as.std.empty()) cfg["std"] = as.std;
-    // Of other channels timm would make the convolution fit a second time.
+    // timm would adapt the convolution to other channels a second time.
     if (images->in_channels() == 3) cfg["first_conv"] = images->first_convolution();
   }
   if (model.heads().size() == 1)

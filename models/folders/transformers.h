@@ -17,7 +17,7 @@ struct TransformersType {
   std::function<std::vector<HyperParameter>(const ConfigReader& config)> read;
   /// Adds what config.json says beside classes and type. Returns why the type has no such model; empty: it has one.
   std::function<std::string(const KnownValues& values, nlohmann::ordered_json& config)> write;
-  /// What to tell about a model that is read.
+  /// Notes for the user about a model that is read.
   std::function<std::vector<std::string>(const KnownValues& values)> notes{};
   /// The class of a type with several heads, in place of `architecture`.
   std::function<std::string(const KnownValues& values)> class_of{};

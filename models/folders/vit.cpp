@@ -50,7 +50,7 @@ const RegisterTimmForm deit_of_timm("deit_distilled", {.keywords = keywords({}),
                                                        .of_theirs = without_effect,
                                                        .pool = "token"});
 
-/// Of the encoder, behind `vit.` or `deit.`.
+/// The names of the encoder, behind `vit.` or `deit.`.
 std::vector<TensorNameRule> encoder_names(std::initializer_list<TensorNameRule> more = {}) {
   std::vector<TensorNameRule> rules{{"embeddings.cls_token", "cls_token"},
                                     {"embeddings.position_embeddings", "pos_embed"},

@@ -33,7 +33,7 @@ class AdapterFolder {
   explicit AdapterFolder(const std::filesystem::path& folder, std::vector<TensorNames> tables = {});
 
   const std::filesystem::path& path() const { return folder_; }
-  /// Where the weights are that it belongs to; empty: not said.
+  /// The name or path of the base weights; empty if the folder does not say.
   const std::string& base() const { return base_; }
   /// Options to add the folder's adapters to `model` with. `kind`: another that trains the same values, as lora_fa;
   /// empty: the usual one of the type.

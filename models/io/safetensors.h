@@ -69,14 +69,14 @@ struct TensorDescription {
 std::string to_json(const std::vector<TensorDescription>& tensors);
 std::vector<TensorDescription> parse_descriptions(std::string_view json);
 
-/// Where a file will hold what.
+/// The layout of a file: the place of each tensor.
 struct SafetensorsLayout {
   std::string begin;                          // the first bytes of the file: the header's length and the header
   std::vector<std::string> order{};           // names, as their data follow each other
   std::map<std::string, std::uint64_t> at{};  // where the data of each tensor begin in the file
   std::uint64_t bytes = 0;                    // of the file
 };
-/// Of tensors with different names.
+/// The layout of tensors with different names.
 SafetensorsLayout safetensors_layout(std::vector<TensorDescription> tensors,
                                      const std::map<std::string, std::string>& metadata = {});
 /// Writes some of the tensors of a file that several processes write; the first of them makes it and writes its

@@ -118,7 +118,7 @@ std::set<std::string> shards_in(const fs::path& index) {
   return names;
 }
 
-/// What may stand before all names, as `module.`: each beginning that they share up to a dot, the empty one first.
+/// The prefixes that all names share up to a dot, such as `module.`, the empty one first.
 std::vector<std::string> shared_beginnings(const std::vector<SafetensorsEntry>& entries) {
   std::vector<std::string> beginnings{""};
   if (entries.empty()) return beginnings;

@@ -55,14 +55,13 @@ Adapted adapted(const Model& model, const Parameter& parameter, const Tensor& st
           to.rank() == convolution_rank ? "made for these channels" : "resampled"};
 }
 
-/// What makes the entry, of another shape, one of the model's; empty: nothing can.
+/// The way in which the entry is adapted to the model's other shape; empty if there is none.
 std::string_view way_to_adapt(const Model& model, std::string_view name, const SafetensorsEntry& entry,
                               const LoadOptions& options) {
   if (options.as_saved || !entry.dtype || !is_floating(*entry.dtype)) return {};
   for (const Parameter* const parameter : model.parameters()) {
     if (parameter->path() != name) continue;
-    const Adapted result =
-        adapted(model, *parameter, Tensor::empty(entry.shape, *entry.dtype, Device::meta), options);
+    const Adapted result = adapted(model, *parameter, Tensor::empty(entry.shape, *entry.dtype, Device::meta), options);
     return result.tensor.defined() ? result.how : std::string_view();
   }
   return {};
@@ -128,7 +127,8 @@ LoadedWeights judge_head(const Model& model, const WeightFiles& file, const Load
     if (!belongs_to_head(name, model)) continue;
     known.insert(options.prefix + name);
     const SafetensorsEntry* const entry = file.find(options.prefix + name);
-    if (entry == nullptr || (!fits(*entry, tensor) && way_to_adapt(model, name, *entry, options).empty())) judged.new_head = true;
+    if (entry == nullptr || (!fits(*entry, tensor) && way_to_adapt(model, name, *entry, options).empty()))
+      judged.new_head = true;
   }
   for (const SafetensorsEntry& entry : file.entries())
     if (belongs_to_head(entry.name, model, options.prefix) && !known.contains(entry.name)) judged.new_head = true;

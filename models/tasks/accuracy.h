@@ -1,4 +1,4 @@
-// What tasks of classification share: accuracies and the check of targets.
+// Accuracies and the check of targets, for tasks of classification.
 #pragma once
 
 #include "models/task.h"

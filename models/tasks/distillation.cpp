@@ -18,7 +18,7 @@ struct Teacher {
   ImagePreparation images;  // as it wants them; empty: not said
 };
 
-/// What `from` says about its model; `name` stands in its place or must agree with it.
+/// The description of the teacher in `from`; `name` replaces it or must agree with it.
 ModelFolder describe_teacher(const std::string& name, const std::string& from) {
   std::optional<ModelFolder> folder = read_model_folder(from);
   if (!folder && name.empty())
@@ -146,7 +146,7 @@ class Distillation final : public Task {
   }
 
  private:
-  /// Of the batch as the student sees it.
+  /// The teacher's logits for the batch as the student sees it.
   Tensor teacher_logits(const Inputs& batch, const Model& student) const {
     const NoGrad no_grad;
     if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, student);

@@ -71,7 +71,7 @@ double matthews(Numbers counts) {
   return spread <= 0 ? 0 : (right * all - both) / std::sqrt(spread);
 }
 
-/// Of pairs x, y that stand one after another; 0 where all x or all y are equal.
+/// Pearson's correlation of interleaved pairs x, y; 0 if all x or all y are equal.
 double pearson(Numbers pairs) {
   const auto count = static_cast<double>(pairs.size() / 2);
   double x = 0, y = 0;

@@ -10,7 +10,7 @@
 namespace lacuna {
 namespace {
 
-/// Of [correct of each head, samples].
+/// The best accuracy from [correct of each head, samples].
 double best_fraction(std::span<const double> sums) {
   return *std::ranges::max_element(sums.first(sums.size() - 1)) / sums.back();
 }

@@ -74,7 +74,7 @@ double overlap_f1(const Span& found, const Span& wanted) {
   return 2 * static_cast<double>(common) / static_cast<double>(both);
 }
 
-/// What answers are judged by as texts; see the data set squad.
+/// The texts by which answers are judged; see the data set squad.
 struct Texts {
   Tensor spans;     // i64 [T, 2]: the bytes of the passage that each token stands for, -1: none
   Tensor question;  // i64 [N, 2]: its number, and whether questions may have no answer
@@ -105,7 +105,7 @@ struct Texts {
 /// `labels` i64 [N, 2]: first and last token of the answer in its sequence, counted from 0; a position beyond the
 /// sequence (cut off) is left out of the loss and counts as not found.
 ///
-/// Where a batch has passages and answers, metrics are the official script's over questions: the best span of the
+/// If a batch has passages and answers, metrics are the official script's over questions: the best span of the
 /// passage's tokens in any window, as text, against the answers of several people; where questions may have no answer,
 /// the first token's logits stand for none (Devlin et al. 2019, section 4.3). Otherwise they are of positions.
 class QuestionAnswering final : public Task {

@@ -1,4 +1,4 @@
-// What tasks on text share.
+// Common code of tasks on text.
 #pragma once
 
 #include "models/model.h"

@@ -55,7 +55,7 @@ constexpr std::int64_t samples_at_once(const DenseAttention& a) {
 bool has_plan(int device, const Convolution& what);
 bool has_plan(int device, const DenseAttention& what);
 
-/// Those that have a plan. workspace: [library_workspace] bytes of the device.
+/// Runs a convolution that has a plan. workspace: [library_workspace] bytes of the device.
 void convolve(Stream stream, int device, const Convolution& what, const void* first, const void* second, void* result,
               void* workspace);
 void attend(Stream stream, int device, const DenseAttention& what, const DenseAttentionPointers& pointers,

@@ -102,7 +102,7 @@ class RowReader {
     }
   }
 
-  /// Of the sources of a rematerialized operand; null where one is absent.
+  /// Readers of the sources of a rematerialized operand; null for an absent one.
   static std::vector<std::unique_ptr<RowReader>> readers_of_sources(const RematerializedForm& form, std::int64_t rows,
                                                                     std::int64_t step, int parts) {
     std::vector<std::unique_ptr<RowReader>> readers(form.sources.size());

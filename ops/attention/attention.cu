@@ -73,7 +73,7 @@ struct Pass {
         if (k >= keys) scores[i][j] = -INFINITY;
       }
   }
-  /// What dropout multiplies a probability by.
+  /// The factor by which dropout multiplies a probability.
   LACUNA_DEVICE float kept(const Task& task, std::int64_t query, std::int64_t key) const {
     if (problem.dropped_below == 0) return 1;
     const std::int64_t element = (task.head * problem.draw_rows + query) * problem.draw_columns + key;
@@ -131,8 +131,8 @@ struct Forward : Pass<T, packs> {
   }
 };
 
-/// What backward knows of each query beforehand, [samples · heads, queries] each: the logarithm to base 2 of the sum of
-/// the powers of its scores, and Σ p ∘ dp.
+/// Figures of each query that backward starts from, [samples · heads, queries] each: the logarithm to base 2 of the sum
+/// of the powers of its scores, and Σ p ∘ dp.
 struct RowStatistics {
   float *log_sums, *products;
 };

@@ -64,7 +64,7 @@ struct Task {
   std::int64_t sample, head;
 };
 
-/// What both passes read of one problem, and the steps that both share.
+/// The inputs of one problem for both passes, and the steps that both share.
 template <class T>
 class Pass {
  protected:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t most_head_dim = 128;
 
-/// Where samples of unequal length lie, on the device.
+/// The offsets of samples of unequal length, on the device.
 struct DeviceSequences {
   Tensor offsets{}, lengths{};    // i64 [samples + 1], [samples]
   std::int64_t longest_rows = 0;  // padding included
@@ -117,7 +117,7 @@ void run_dense(Device device, const cuda::DenseAttention& what, const cuda::Dens
   cuda::attend(stream_of(device), device.index, what, pointers, workspace.raw());
 }
 
-/// What forward gives beside y.
+/// The log-sums that forward returns beside y.
 Tensor log_sums_for(std::int64_t samples, const AttentionArguments& a, Device device) {
   return Tensor::empty({samples, a.heads, a.queries}, DType::f32, device, Purpose::workspace);
 }

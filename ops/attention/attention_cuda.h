@@ -1,4 +1,4 @@
-// What the kernels of ops/attention/attention.cu take. Pointers lead into the device's memory.
+// Arguments of the kernels in ops/attention/attention.cu. Pointers lead into the device's memory.
 #pragma once
 
 #include "core/number.h"

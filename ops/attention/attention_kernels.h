@@ -25,7 +25,7 @@ struct AttentionArguments {
   double dropout = 0;
   RandomStream stream{};
   std::int64_t first = 0;  // of these samples in the batch
-  /// Where the samples lie, if their lengths differ: `keys` is then the longest. Null: all have `keys` keys.
+  /// The offsets of the samples, if their lengths differ: `keys` is then the longest. Null: all have `keys` keys.
   const Sequences* sequences = nullptr;
   bool every_query = true;  // with `sequences`: q has the rows of k; otherwise `queries` rows a sample
   // Draw (head · draw_rows + query) · draw_columns + key of a sample decides on a probability.

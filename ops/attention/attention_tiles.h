@@ -1,4 +1,4 @@
-// What the kernels of attention share: products of tiles of 64 rows in shared memory, in plain multiply-adds, and the
+// Shared parts of the attention kernels: products of tiles of 64 rows in shared memory, in plain multiply-adds, and the
 // sums of a softmax that sees its row a tile at a time (Dao et al. 2022, "FlashAttention").
 //
 // A block of 16 x 16 threads has a tile of 64 queries by 64 keys of one head. Thread (x, y) has 4 x 4 of its scores,
@@ -27,7 +27,7 @@ struct Tiles {
   float p[tile][tile + 4], ds[tile][tile + 4];  // [queries, keys]
 };
 
-/// What a thread has of a tile of scores, and of [tile, d]: rows 4·y + i, columns 64·pack + 4·x + e.
+/// A thread's part of a tile of scores, and of [tile, d]: rows 4·y + i, columns 64·pack + 4·x + e.
 using Scores = float[each][each];
 template <int packs>
 using Sums = float[each][packs][4];

@@ -33,7 +33,7 @@ HeadPieces merge_pieces(std::int64_t heads, std::int64_t length, std::int64_t he
           .inner_stride = length * head_dim};
 }
 
-/// Where piece `i` begins in the op's input.
+/// The offset of piece `i` in the op's input.
 std::int64_t source(const HeadPieces& pieces, std::int64_t i) {
   const std::int64_t inner = i % pieces.inner, outer = i / pieces.inner % pieces.outer,
                      image = i / pieces.inner / pieces.outer;

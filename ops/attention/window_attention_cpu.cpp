@@ -64,8 +64,8 @@ struct Window {
   }
 };
 
-/// What both passes share: the problem, a thread's arrays, and the probabilities. Tokens are of T, gathered ones of
-/// `Token`: T, or its compute type.
+/// Shared state of both passes: the problem, a thread's arrays, and the probabilities. Tokens are of T, gathered ones
+/// of `Token`: T, or its compute type.
 template <class T, class Token>
 class Pass {
  protected:

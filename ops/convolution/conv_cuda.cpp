@@ -31,7 +31,7 @@ bool is_product(const ConvShape& s) {
   return s.kernel_height == 1 && s.kernel_width == 1 && s.stride == 1 && s.padding == 0;
 }
 
-/// What the windows of a forward pass cover.
+/// The windows of a forward pass.
 cuda::GatherRows windows_of(const ConvShape& s) {
   return {.down = {s.height, s.out_height(), s.kernel_height, -s.padding, s.stride, 1},
           .across = {s.width, s.out_width(), s.kernel_width, -s.padding, s.stride, 1},
@@ -74,8 +74,8 @@ Tensor arranged_weights(const ConvShape& s, const Tensor& weight, DType dtype) {
   return arranged;
 }
 
-/// What cuDNN computes, if it has a plan. It is not asked where windows lie side by side: images are then the rows of a
-/// product, or nearly so. Nor in f32, for which its plans in NHWC take the memory of whole copies of the images, or
+/// The convolution by cuDNN, if it has a plan. It is not asked if windows lie side by side: images are then the rows of
+/// a product, or nearly so. Nor in f32, for which its plans in NHWC take the memory of whole copies of the images, or
 /// round to TF32.
 class Cudnn {
  public:

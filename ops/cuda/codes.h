@@ -53,7 +53,7 @@ struct PackedCodes {
   }
 
  private:
-  /// Of a whole block: eight codes lie side by side, at a multiple of 8.
+  /// Reads eight adjacent codes of a whole block, at a multiple of 8.
   LACUNA_DEVICE void read_packs(const std::uint8_t* plane, int place, std::uint32_t (&code)[8]) const {
     int shift = 0;
 #pragma unroll

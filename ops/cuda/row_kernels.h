@@ -39,7 +39,7 @@ class BlockRow {
       f(c, values_);
     }
   }
-  /// Of this thread's elements: `join` of `term(element)`, from `start` on.
+  /// Joins `term(element)` over this thread's elements, from `start` on.
   template <class Term, class Join>
   LACUNA_DEVICE float reduced(float start, const Join& join, const Term& term) {
     each([&](std::int64_t c, Eight& values) {

@@ -1,4 +1,4 @@
-// Where sequences lie, for kernels.
+// Offsets of sequences, for kernels.
 #pragma once
 
 #include <cstdint>

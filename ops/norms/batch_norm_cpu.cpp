@@ -263,7 +263,7 @@ class BackwardOnCpu {
   template <class VectorAt>
   void finish(const ChannelSums& sums, bool dx_needs_sums, const VectorAt& vector) const {
     sums.finish();
-    // Of all ranks: dx follows from sums over all rows, and the gradients of weight and bias are summed later.
+    // dx needs the sums over the rows of all ranks; the gradients of weight and bias are summed later.
     std::vector<double> of_all;  // [2, C]
     for (std::int64_t c = 0; c < rows_.channels; ++c) of_all.push_back(sums.first(c));
     for (std::int64_t c = 0; c < rows_.channels; ++c) of_all.push_back(sums.second(c));

@@ -131,7 +131,7 @@ class Backward {
                                .eps = static_cast<float>(given_.eps)};
     cuda::batch_norm_finish(stream_, what);
     if (!of_ranks) return;
-    // Of all ranks: dx follows from sums over all rows, and the gradients of weight and bias are summed later.
+    // dx needs the sums over the rows of all ranks; the gradients of weight and bias are summed later.
     const Tensor joined = totals.to(Device::cpu);
     given_.ranks->all_reduce(joined);
     totals.copy_from(joined.to(totals.device()));

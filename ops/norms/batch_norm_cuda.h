@@ -73,7 +73,7 @@ struct BatchNormSums {
 };
 void batch_norm_sums(Stream stream, DType type, const BatchNormSums& what);
 
-/// What follows from the sums. Null: not wanted.
+/// The results computed from the sums. Null: not wanted.
 struct BatchNormFinish {
   const float* partial;                    // [parts, 2, channels], or null:
   double* totals;                          // [2, channels]: written, or read if partial is null

@@ -19,8 +19,8 @@ struct BatchNormChannels {
   double eps;
 };
 
-/// What follows the sum: nothing, max(·, 0), or zero where the bit of `signs` (quant::pack_signs) is not set. Element 0
-/// of the call has bit `first_element`.
+/// The activation behind the sum: none, max(·, 0), or zero where the bit of `signs` (quant::pack_signs) is not set.
+/// Element 0 of the call has bit `first_element`.
 struct Rectify {
   bool relu = false;
   Tensor signs{};
@@ -37,7 +37,7 @@ struct BatchNormBackward {
   Tensor dy{};
   Operand x{};
   Tensor weight{}, bias{}, mean{}, variance{};
-  /// Of the output of a form with a ReLU. If undefined and `bias` is given, they are found from x.
+  /// Signs of the output of a form with a ReLU. If undefined and `bias` is given, they are found from x.
   Operand signs{};
   bool own_statistics = true;  // mean and variance are functions of x
   double eps = 0;

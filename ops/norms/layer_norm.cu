@@ -48,7 +48,7 @@ struct Forward {
   }
 };
 
-/// Of a row, with g = dy · weight and x̂: Σ g and Σ g · x̂.
+/// Sums of a row: Σ g and Σ g · x̂, with g = dy · weight.
 struct RowSums {
   float g, gx;
   LACUNA_DEVICE RowSums operator+(const RowSums& other) const { return {g + other.g, gx + other.gx}; }

@@ -1,4 +1,4 @@
-// What one pixel becomes, on the CPU and in kernels.
+// The formulas of one pixel, for the CPU and for kernels.
 #pragma once
 
 #include "core/host_device.h"

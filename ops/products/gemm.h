@@ -50,7 +50,7 @@ void gemm(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& 
 void gemm_batched(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix& c,
                   const GemmOptions& options = {});
 
-// Of each device, for checked operands; c is not empty. They allocate their workspace.
+// Kernels of each device, for checked operands; c is not empty. They allocate their workspace.
 inline constinit Kernel<void(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options)>
     gemm_kernel{"matrix product"};
 inline constinit Kernel<void(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix& c,

@@ -9,7 +9,7 @@ namespace {
 
 const RegisterOp<LowRankLinear> low_rank_linear;
 
-/// What the backward of Linear reads: an input and its weight.
+/// The saved tensors of Linear's backward: an input and its weight.
 template <int In, int Weight>
 class LinearSaved final : public SavedTensors {
  public:

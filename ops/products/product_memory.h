@@ -1,5 +1,5 @@
-// What matrix products and convolutions allocate on cuda. They are made here for a step on `meta`, too, that stands for
-// a cuda device (core/planned_device.h).
+// Workspaces that matrix products and convolutions allocate on cuda. A step on `meta` that stands for a cuda device
+// (core/planned_device.h) allocates them here, too.
 #pragma once
 
 #include "ops/convolution/conv_kernels.h"
@@ -7,7 +7,7 @@
 
 namespace lacuna {
 
-/// Of a product; undefined where none is needed.
+/// Workspaces of a product; undefined if none is needed.
 struct ProductMemory {
   ProductMemory(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options);
 

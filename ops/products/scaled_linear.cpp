@@ -50,7 +50,7 @@ Tensor scaled_copy(const Tensor& values, const Tensor& scale) {
   return scaled;
 }
 
-/// What the backward of Linear reads: x, and the scaled weight.
+/// The saved tensors of Linear's backward: x, and the scaled weight.
 class LinearSaved final : public SavedTensors {
  public:
   LinearSaved(const Saved<ScaledLinear>& saved, Tensor weight) : saved_(saved), weight_(std::move(weight)) {}

@@ -13,7 +13,7 @@
 namespace lacuna::quant {
 namespace {
 
-/// What the codes of a group are decoded with.
+/// The line by which the codes of a group are decoded.
 struct DecodingLine {
   Line<double> exact;
   Line<float> floats;

@@ -257,7 +257,7 @@ struct ElementLines {
   const float *origin_of, *factor_of;  // [count]
   float origin(std::int64_t i) const { return origin_of[i]; }
   float factor(std::int64_t i) const { return factor_of[i]; }
-  /// Of `lanes` elements.
+  /// The origins of `lanes` elements.
   Lanes<float> origins(std::int64_t i) const { return load(origin_of + i); }
   Lanes<float> factors(std::int64_t i) const { return load(factor_of + i); }
   ElementLines rest(std::int64_t i) const { return {origin_of + i, factor_of + i}; }

@@ -34,7 +34,7 @@ LACUNA_DEVICE inline void write_params(std::uint8_t* to, const quant::FittedPara
   to[2] = static_cast<std::uint8_t>(origin);
   to[3] = static_cast<std::uint8_t>(origin >> 8);
 }
-/// Of a group with a value that is not finite: all of it decodes to NaN.
+/// The parameters of a group with a value that is not finite: all of it decodes to NaN.
 LACUNA_DEVICE inline quant::FittedParams not_finite() { return {0x7fc0, 0}; }
 
 LACUNA_DEVICE inline EncodingLine line_of(const quant::FittedGroup& group) {

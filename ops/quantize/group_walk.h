@@ -7,7 +7,7 @@
 
 namespace lacuna::cuda {
 
-/// Where groups lie.
+/// The layout of groups.
 struct Groups {
   std::int64_t row, size;  // elements of a row, columns of a group
   bool in_eights;          // eight elements from a multiple of 8 on are of one group

@@ -130,7 +130,7 @@ struct QuantizeGroup {
     const C off = moments.mean - static_cast<C>(float_of(mean));
     return {by_channel, mean, moments.variance + off * off};
   }
-  /// Of a quarter of the values: one chunk of 16 in four, at a place that moves from four to four.
+  /// The variance of a quarter of the values: one chunk of 16 in four, at a place that moves from four to four.
   template <class C, class F>
   LACUNA_DEVICE C sampled_variance(const Block<QuantizeGroup>& block, std::int64_t count, const F& value) const {
     constexpr std::int64_t min_count = 256, chunk = 16;

@@ -1,4 +1,4 @@
-// What codes after a Hadamard transform mean, the same on every device: matrices, levels and random signs.
+// The meaning of codes after a Hadamard transform, the same on every device: matrices, levels and random signs.
 #pragma once
 
 #include "core/host_device.h"

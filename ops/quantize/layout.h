@@ -1,4 +1,4 @@
-// Where the parts of a quantized tensor lie in memory: arithmetic on numbers, the same for every device.
+// The memory layout of a quantized tensor: arithmetic on numbers, the same for every device.
 #pragma once
 
 #include "ops/quantize/group_params.h"

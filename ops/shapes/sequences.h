@@ -11,7 +11,7 @@ namespace lacuna {
 class Sequences;
 using SequencesPtr = std::shared_ptr<const Sequences>;
 
-/// Where each of N sequences lies in tokens [1, T, C]. Like a shape it is known on the host, on `meta` too, and ops
+/// The offsets of N sequences in tokens [1, T, C]. Like a shape it is known on the host, on `meta` too, and ops
 /// have it as an attribute. Sequence i has the rows [begin(i), end(i)), of which the first length(i) are tokens and the
 /// others padding. Packed batches have no padding.
 class Sequences {

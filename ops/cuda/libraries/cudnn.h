@@ -19,7 +19,7 @@ const std::string& cudnn_problem();
 /// For add_cuda_libraries.
 CudaLibrary cudnn_state();
 
-/// Where plans are made for: the device of a handle, or one that is described (cuDNN's JSON), on any machine.
+/// The target of plans: the device of a handle, or one that is described (cuDNN's JSON), on any machine.
 struct PlanTarget {
   cudnnContext* handle = nullptr;
   std::string description{};

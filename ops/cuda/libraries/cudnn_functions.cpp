@@ -111,7 +111,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   return cudnn().cudnnBackendExecute(handle, plan, variants);
 }
 #if CUDNN_VERSION >= 92300
-/// Of plans whose shapes change, which nobody here makes; older libraries lack it.
+/// Needed only by plans with dynamic shapes, which are not made here; older libraries lack the function.
 cudnnStatus_t cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t,
                                                  std::size_t*) {
   return CUDNN_STATUS_NOT_SUPPORTED;

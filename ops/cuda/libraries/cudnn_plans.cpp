@@ -145,7 +145,7 @@ Planned planned(const PlanTarget& target, Built built) {
   if (error.is_good())
     error = target.handle != nullptr ? graph.build_operation_graph(target.handle) : graph.build_operation_graph();
   if (error.is_good()) error = graph.create_execution_plans({fe::HeurMode_t::A});
-  // Of the plans that are there by now.
+  // Filters the plans that exist by now.
   graph.deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC});
   graph.deselect_workspace_greater_than(library_workspace);
   if (error.is_good()) error = graph.check_support();

@@ -1,4 +1,4 @@
-// What cuDNN computes, by plain loops over f32: convolutions and attention are tested through it.
+// cuDNN's operations by plain loops over f32: convolutions and attention are tested through it.
 #include "ops/dnn_cuda.h"
 
 #include "core/stand_in/queue.h"

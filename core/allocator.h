@@ -40,14 +40,14 @@ class Allocator {
   /// Returns free blocks to the system.
   virtual void trim() {}
 
-  /// Until `end_pool`, blocks are taken from a pool, which takes what it lacks from the other free memory: those that
-  /// are released go back to it. It keeps its memory until `free_pool`, so that nobody else has what a graph uses
-  /// between replays. There is one.
+  /// From here to `end_pool`, blocks come from a private pool, and blocks released to it go back to it. The pool grows
+  /// from the other free memory and keeps it until `free_pool`, so that no other tensor overwrites the memory of a
+  /// captured graph between replays. An allocator has one pool.
   virtual void begin_pool() {}
   virtual void end_pool() {}
   /// Frees the pool's blocks for all tensors, now or once they are released.
   virtual void free_pool() noexcept {}
-  /// Bytes of the pool's free blocks, which others cannot have.
+  /// Bytes of the pool's free blocks, which serve no allocation outside the pool.
   virtual std::int64_t pool_bytes() const { return 0; }
 };
 

@@ -14,51 +14,51 @@
 
 namespace lacuna {
 
-/// Work of a stream that was captured.
+/// The captured work of a stream.
 class StreamGraph {
  public:
   virtual ~StreamGraph() = default;
-  /// Queues all of it again.
+  /// Queues all the captured work again.
   virtual void replay(Stream stream) = 0;
 };
 
-/// The work that had been queued on a stream at some time.
+/// A point in a stream: all work queued before it (a CUDA event).
 class StreamMark {
  public:
   virtual ~StreamMark() = default;
 };
 
-/// Work on memory is queued on a stream unless said otherwise. Each device has one stream for all of its kernels, so
-/// that memory which is freed can be handed out at once. Errors of a device are thrown as Error.
+/// Copies and fills are queued on a stream unless noted otherwise. Each device runs all its kernels on one stream, so
+/// freed memory can be reused at once. Device errors are thrown as Error.
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// Number of devices. 0: none can be used, and `problem` says why.
+  /// Number of devices. 0: none is usable; `problem` says why.
   virtual int device_count() const = 0;
   virtual std::string problem() const = 0;
-  /// As `NVIDIA H100 80GB HBM3`.
+  /// The device's name, such as `NVIDIA H100 80GB HBM3`.
   virtual std::string name(int device) const = 0;
 
-  /// The stream of a device, which becomes this thread's current one.
+  /// The device's stream. Makes the device current for this thread.
   virtual Stream stream(int device) = 0;
-  /// Another stream of the device, for what goes on beside its kernels.
+  /// A second stream of the device, for copies that overlap with its kernels.
   virtual Stream side_stream(int device) = 0;
   virtual void synchronize(Stream stream) = 0;
   virtual std::unique_ptr<StreamMark> mark(Stream stream) = 0;
   /// Work queued on `stream` from here on begins after the work of `mark`.
   virtual void wait_for(Stream stream, const StreamMark& mark) = 0;
-  /// Both in the memory of the device.
+  /// Copies within device memory.
   virtual void copy(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
-  /// From the memory of the host, which may change as soon as this returns.
+  /// Copies from host memory, which may change as soon as this returns.
   virtual void copy_in(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
-  /// To the memory of the host. Waits for all work before it, and for the copy.
+  /// Copies to host memory. Waits for all earlier work and for the copy.
   virtual void copy_out(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
-  /// To and from memory of the host when the stream comes to it: the memory stays, and stays as it is, until then.
-  /// Beside the work of other streams if it is pinned.
+  /// Asynchronous copies to and from host memory, which must stay allocated and unchanged until the stream reaches
+  /// them. They overlap with the work of other streams if the memory is pinned.
   virtual void copy_out_later(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_in_later(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
-  /// Keeps the pages of host memory where they are. False if the system does not allow it.
+  /// Pins host memory. Returns false if the system refuses.
   virtual bool pin(void* memory, std::size_t bytes) = 0;
   virtual void unpin(void* memory) noexcept = 0;
   virtual void set_to_zero(Stream stream, void* to, std::size_t bytes) = 0;
@@ -66,38 +66,38 @@ class Backend {
   /// Work queued from here on is captured, not run. Waiting for the device is an error meanwhile. A replay copies in
   /// the bytes that copy_in was given during capture.
   virtual void begin_capture(Stream stream) = 0;
-  /// Throws Error if something could not be captured.
+  /// Ends the capture. Throws Error if an operation could not be captured.
   virtual std::unique_ptr<StreamGraph> end_capture(Stream stream) = 0;
 
-  /// Bytes that tensors may take on a device.
+  /// Bytes of device memory available to tensors.
   virtual std::int64_t capacity(int device) const = 0;
-  /// A range of addresses without memory. A device has one; it is never given back.
+  /// Reserves a range of addresses without memory behind it. Each device has one, which is never released.
   virtual std::byte* reserve(int device, std::size_t bytes) = 0;
-  /// Puts memory behind [begin, end) of the range, in pieces. False if the device has none left.
+  /// Maps device memory to [begin, end) of the range, in pieces. Returns false if the device has none left.
   virtual bool commit(int device, std::size_t begin, std::size_t end) = 0;
-  /// Takes the pieces that lie in [begin, end) back, after all work on them.
+  /// Unmaps the pieces in [begin, end) once all work on them is done.
   virtual void decommit(int device, std::size_t begin, std::size_t end) noexcept = 0;
 };
 
-/// The backend of a cuda device. Opens the library if none is there; throws Error (the input's fault) if there is none,
-/// or no such device.
+/// The backend of a cuda device. Opens the backend library on first use; throws Error (the input's fault) if the
+/// library or the device does not exist.
 Backend& backend(Device device);
 
-/// The cuda devices of this machine; if there are none, why.
+/// The cuda devices of this machine, or the reason why there are none.
 struct CudaDevices {
   std::vector<std::string> names{};
   std::string problem{};
 };
 CudaDevices find_cuda_devices();
 
-/// Waits for the work that was queued on a device; there is none on others than cuda.
+/// Waits for all work queued on a cuda device; returns at once for other kinds.
 void synchronize(Device device);
 
 /// The stream on which this thread's kernels for a cuda device run.
 Stream stream_of(Device device);
 
-/// While it lives, the kernels that this thread starts for a cuda device run on its side stream, after all that was
-/// queued on its own stream before. Memory that they use must not be released before that stream waits for `mark`.
+/// While this object lives, kernels that this thread starts for a cuda device run on its side stream, after all work
+/// queued on the main stream before. Memory they use must not be released before the main stream waits for `mark`.
 class SideStreamScope {
  public:
   explicit SideStreamScope(Device device);
@@ -105,14 +105,14 @@ class SideStreamScope {
   SideStreamScope(const SideStreamScope&) = delete;
   SideStreamScope& operator=(const SideStreamScope&) = delete;
 
-  /// The work that was queued in it.
+  /// A mark behind the work queued in this scope.
   std::unique_ptr<StreamMark> mark() const;
 
  private:
   Device device_;
   Stream outer_;
 };
-/// The kernels that are queued on the device's own stream from here on begin after the work of `mark`.
+/// Kernels queued on the device's main stream after this call start once the work before `mark` is done.
 void wait_for(Device device, const StreamMark& mark);
 
 /// Registers the backend of a library, as a static object in it.

@@ -2,17 +2,17 @@
 // members are its arguments:
 //
 //   struct Scale {
-//     static constexpr int threads = 256;              // of a block
-//     static constexpr int blocks_together = 4;        // on a multiprocessor, at least; optional
-//     struct Shared { float sums[threads / 32]; };     // what the threads of a block share; optional
+//     static constexpr int threads = 256;              // threads per block
+//     static constexpr int blocks_together = 4;        // minimum blocks per multiprocessor; optional
+//     struct Shared { float sums[threads / 32]; };     // shared memory of a block; optional
 //     float* y; const float* x; std::int64_t count;
 //     LACUNA_DEVICE void operator()(const Block<Scale>& block) const;
 //   };
 //   run(stream, blocks, Scale{.y = y, .x = x, .count = n});
 //
-// nvcc makes device code of it. Any other compiler makes a program that runs on the CPU (core/stand_in): each thread of
-// a block is a fiber, so that barriers, exchanges within a warp and shared memory mean what they mean on a GPU. That is
-// how kernels are tested without one.
+// nvcc compiles it to device code. Any other compiler builds a version that runs on the CPU (core/stand_in): each
+// thread of a block is a fiber, so barriers, warp shuffles and shared memory behave as on a GPU. Kernels are tested
+// this way without a GPU.
 //
 // To port an op, write three files beside its `X.cpp`; no list names them:
 //
@@ -21,18 +21,18 @@
 //               core/random.h, formulas, layouts, and no header with fmt or Tensor (tests/core/device_code.cpp).
 //   X_cuda.cpp  RegisterKernel for DeviceKind::cuda: asks tensors for their pointers and calls the launcher.
 //
-// ops/cuda has what kernels share: reading and writing eight elements at a time, saved tensors that may be codes, rows
-// of a block, maps, copies of pieces, sums of blocks. ops/activation is the pattern of elementwise ops, ops/layer_norm
-// of ops that reduce rows and sum over them, ops/arithmetic of ops without saved tensors. Then
-// tests/ops/op_matrix_cuda.cpp runs the op in f32, bf16 and f16.
+// ops/cuda has the code that kernels share: reading and writing eight elements at a time, reading saved tensors that
+// may be quantized, rows of a block, maps, slice copies, block sums. Models to follow: ops/activation for elementwise
+// ops, ops/layer_norm for ops that reduce each row and sum over rows, ops/arithmetic for ops without saved tensors.
+// tests/ops/op_matrix_cuda.cpp then runs the op in f32, bf16 and f16.
 //
 // Rules that the tests hold kernels to:
-// - Bits do not depend on the order of threads or blocks: no floating-point atomics; sums of several blocks go to
-//   memory, and a second kernel adds them in order. The number of blocks depends on shapes only.
-// - The arithmetic is in float whatever the type, as on the CPU; formulas are the functors of ops/formulas.h.
-// - The host reads nothing that a kernel wrote: scalars stay tensors, and kernels take pointers to them.
-// - 16 bytes at a time (load_pack), where rows are long enough and aligned; any width works.
-// - Registers that spill are a warning of the build.
+// - Results are bitwise independent of the order of threads and blocks: no floating-point atomics; partial sums of
+//   several blocks go to memory, and a second kernel adds them in order. The number of blocks depends on shapes only.
+// - Arithmetic is in float for every type, as on the CPU; formulas are the functors of ops/formulas.h.
+// - The host never reads a kernel's results: scalars stay tensors, and kernels take pointers to them.
+// - Loads and stores move 16 bytes (load_pack) where rows are long enough and aligned; any width works.
+// - Register spills are warnings of the build.
 #pragma once
 
 #include "core/number.h"
@@ -55,7 +55,7 @@
 namespace lacuna::cuda {
 
 inline constexpr int warp_size = 32;
-inline constexpr std::size_t max_shared_bytes = 99 * 1024;  // of a block, on every GPU from sm_80 on
+inline constexpr std::size_t max_shared_bytes = 99 * 1024;  // per block, on every GPU since sm_80
 
 template <class K>
 concept has_shared = requires {
@@ -78,7 +78,7 @@ constexpr int blocks_together() {
     return 1;
 }
 
-/// A block of threads as one of them sees it.
+/// A thread's view of its block.
 template <class K>
 class Block {
  public:
@@ -88,7 +88,7 @@ class Block {
   __device__ std::int64_t index() const { return blockIdx.x; }
   __device__ std::int64_t count() const { return gridDim.x; }
   __device__ int thread() const { return static_cast<int>(threadIdx.x); }
-  /// Waits for all threads of the block: what they wrote before is seen after it.
+  /// A barrier of the block's threads; their earlier writes are visible after it.
   __device__ void sync() const { __syncthreads(); }
 #else
   Block(std::byte* shared, std::int64_t index, std::int64_t count, int thread)
@@ -100,9 +100,9 @@ class Block {
 #endif
   LACUNA_DEVICE int lane() const { return thread() % warp_size; }
   LACUNA_DEVICE int warp() const { return thread() / warp_size; }
-  /// Number of this thread among those of all blocks.
+  /// The thread's index over all blocks.
   LACUNA_DEVICE std::int64_t global_thread() const { return index() * threads + thread(); }
-  /// Holds no value at first (NaN on the stand-in).
+  /// The block's shared memory, uninitialised (NaN on the stand-in).
   LACUNA_DEVICE auto& shared() const { return *reinterpret_cast<typename K::Shared*>(shared_); }
 
  private:
@@ -113,14 +113,14 @@ class Block {
 #endif
 };
 
-// Exchange within a warp. All threads of it take part. T: any type of 4 or 8 bytes.
+// Warp shuffles. All threads of the warp take part. T: any type of 4 or 8 bytes.
 
 #ifdef __CUDACC__
 template <class T>
 using Word = std::conditional_t<sizeof(T) == 4, std::uint32_t, unsigned long long>;
 #endif
 
-/// The value of the thread whose lane differs in the bits of `lanes`.
+/// The value of lane (own lane xor `lanes`).
 template <class T>
 LACUNA_DEVICE inline T exchange(T value, int lanes) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
@@ -196,7 +196,7 @@ LACUNA_DEVICE inline T joined_of_block(const Block<K>& block, T value, T* scratc
   return value;
 }
 
-/// Adds to a number that other blocks add to. Whole numbers only: their sum does not depend on the order.
+/// Atomic add across blocks. For integers only, since their sum does not depend on the order.
 LACUNA_DEVICE inline void add_together(std::uint32_t* sum, std::uint32_t value) {
 #ifdef __CUDACC__
   atomicAdd(sum, value);
@@ -205,7 +205,7 @@ LACUNA_DEVICE inline void add_together(std::uint32_t* sum, std::uint32_t value) 
 #endif
 }
 
-/// Elements that are moved at once: 16 bytes, or fewer.
+/// Elements that are loaded or stored in one instruction: 16 bytes or fewer.
 template <class T, int n>
 struct alignas(sizeof(T) * n) Pack {
   T values[n];
@@ -248,7 +248,7 @@ LACUNA_DEVICE inline std::uint32_t word_of(const Pack<T, n>& pack, int word) {
 template <class T, int n>
 LACUNA_DEVICE inline void store_pack(T* to, const Pack<T, n>& pack) {
 #ifdef __CUDACC__
-  // In words: nvcc stores a struct of small elements one by one.
+  // Stores 32-bit words, since nvcc stores a struct of small elements one by one.
   if constexpr (sizeof pack == 16)
     *reinterpret_cast<uint4*>(to) = make_uint4(word_of(pack, 0), word_of(pack, 1), word_of(pack, 2), word_of(pack, 3));
   else if constexpr (sizeof pack == 8)

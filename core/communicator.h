@@ -15,8 +15,8 @@ struct Section {
   std::size_t begin = 0, bytes = 0;
 };
 
-/// Collective operations over the ranks of a run: every rank calls the same ones in the same order, one thread at a
-/// time. Of one for a cuda device operations are queued on the device's stream, as kernels are.
+/// Collective operations over the ranks of a run. Every rank calls the same operations in the same order, from one
+/// thread at a time. The communicator of a cuda device queues them on the device's stream, as kernels are.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -25,31 +25,32 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// The device whose memory it sends and receives.
+  /// The device whose memory is sent and received.
   virtual Device device() const { return Device::cpu; }
-  /// The same ranks, for memory of the host.
+  /// The communicator of the same ranks for host memory.
   virtual Communicator& host() { return *this; }
 
-  /// Replaces `bytes` by those of rank `root`.
+  /// Replaces `bytes` by rank `root`'s.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
-  /// all: [size, bytes], what each rank gave as `mine`, in the order of the ranks.
+  /// Gathers `mine` of every rank, in the order of the ranks. all: [size, bytes].
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
   /// Section r of `send` goes to rank r; section r of `receive` came from rank r. to, from: [size].
   virtual void all_to_all(std::span<const std::byte> send, std::span<const Section> to, std::span<std::byte> receive,
                           std::span<const Section> from) = 0;
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
-  /// The same ranks on a channel of their own, which another thread may use at the same time. Collective.
+  /// A communicator of the same ranks on a separate channel, which another thread may use at the same time. Collective.
   virtual std::unique_ptr<Communicator> duplicate() = 0;
-  /// Names the operations to come, for the message about a rank that does not take part in them.
+  /// Names the next operations, for the error message about a rank that does not take part in them.
   virtual void describe(std::string_view /*operation*/) {}
   /// Ends the processes of all ranks with this exit code.
   [[noreturn]] virtual void abort(int code) = 0;
 
-  /// The same for sections of equal size: send, receive: [size, bytes].
+  /// All-to-all with sections of equal size. send, receive: [size, bytes].
   void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive);
-  /// Replaces `tensor` by its sum over all ranks, added in the order of the ranks: the same bits on every rank and with
-  /// every library. Both take a tensor of another device over the communicator's own.
+  /// Replaces `tensor` by its sum over all ranks, added in the order of the ranks: the result has the same bits on
+  /// every rank and with every library. Here and in `broadcast`, a tensor on another device is staged through the
+  /// communicator's device.
   void all_reduce(const Tensor& tensor);
   void broadcast(const Tensor& tensor, int root);
 
@@ -57,11 +58,11 @@ class Communicator {
   Communicator() = default;
 };
 
-/// The ranks of `host`, between whose GPUs bytes travel without the host: this rank's is `device`. Collective; `host`
-/// outlives it.
+/// A communicator of the ranks of `host` that sends directly between their GPUs; this rank's is `device`. Collective.
+/// `host` must outlive it.
 std::unique_ptr<Communicator> device_ranks(Device device, Communicator& host);
 
-/// The communicator of a run with one process: nothing is sent.
+/// The communicator of a single-process run. It sends nothing.
 Communicator& single_process();
 
 }  // namespace lacuna

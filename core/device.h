@@ -7,15 +7,15 @@
 
 namespace lacuna {
 
-/// `meta` tensors have shape, type and identity, and no memory: nothing is computed on them; the ledger counts them.
+/// `meta` tensors have shape, type and identity but no memory. No values are computed; the ledger counts their bytes.
 enum class DeviceKind : std::uint8_t { cpu, meta, cuda };
 
 inline constexpr std::size_t device_kind_count = 3;
-inline constexpr int max_devices = 16;  // of one kind
+inline constexpr int max_devices = 16;  // per kind
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
-  std::uint8_t index = 0;  // among the devices of this kind
+  std::uint8_t index = 0;  // number among the devices of this kind
 
   static const Device cpu, meta, cuda;
   constexpr bool operator==(const Device&) const = default;

@@ -1,4 +1,4 @@
-// Work on a device that is captured once and then done again and again, without the host's part in it.
+// Device graphs: work that is captured once and replayed without the host's launch overhead (CUDA graphs).
 #pragma once
 
 #include "core/backend.h"
@@ -8,11 +8,11 @@
 
 namespace lacuna {
 
-/// A captured graph of the work that `queue` queues on a cuda device, without running it. It reads and writes the
-/// memory that its tensors had then: those that outlive `queue` keep theirs, and what it releases stays apart from all
-/// other tensors while this lives (Allocator::begin_pool). Values that the host gives it (numbers in a kernel's
-/// arguments, bytes copied to the device) stay those of the capture: what changes between replays lies in tensors.
-/// Throws Error if the host waits for the device in `queue`. A device has one graph at a time.
+/// A captured graph of the work that `queue` queues on a cuda device, without running it. A replay reads and writes the
+/// memory that the tensors had during the capture: tensors that outlive `queue` keep it, and memory released in `queue`
+/// is reserved for the graph while it lives (Allocator::begin_pool). Values that the host passes (numbers in kernel
+/// arguments, bytes copied to the device) are frozen at the capture, so values that change between replays must be in
+/// tensors. Throws Error if the host waits for the device in `queue`. A device has one graph at a time.
 class DeviceGraph {
  public:
   DeviceGraph(Device device, const std::function<void()>& queue);
@@ -21,7 +21,7 @@ class DeviceGraph {
   DeviceGraph& operator=(const DeviceGraph&) = delete;
 
   void replay() const;
-  /// Memory that it holds beside its tensors; the ledger counts it.
+  /// Bytes of memory reserved for the graph beside its tensors; the ledger counts them.
   std::int64_t bytes() const { return bytes_; }
 
  private:

@@ -1,4 +1,4 @@
-// How backends of cuda devices send bytes from one to another.
+// Kernels for communication between the GPUs of the ranks.
 #pragma once
 
 #include "core/kernel.h"
@@ -10,7 +10,7 @@ namespace lacuna {
 class Communicator;
 class Tensor;
 
-/// Makes device_ranks(device, host).
+/// Creates the communicator that device_ranks(device, host) returns.
 inline constinit Kernel<void(Device device, Communicator& host, std::unique_ptr<Communicator>& made)> open_device_ranks{
     "communication between ranks"};
 

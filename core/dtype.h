@@ -30,13 +30,13 @@ decltype(auto) with_float_type(DType dtype, F&& f) {
   }
 }
 
-/// Calls `f(Type<T>{})` with the type of arithmetic on `dtype`.
+/// Calls `f(Type<T>{})` with the type in which arithmetic on `dtype` is done.
 template <class F>
 decltype(auto) with_compute_type(DType dtype, F&& f) {
   return dtype == DType::f64 ? f(Type<double>{}) : f(Type<float>{});
 }
 
-/// Calls `f(Type<T>{})` with the C++ type of `dtype`, whichever it is: for conversions and copies.
+/// Calls `f(Type<T>{})` with the C++ type of any `dtype`, for conversions and copies.
 template <class F>
 decltype(auto) with_type(DType dtype, F&& f) {
   switch (dtype) {

@@ -1,4 +1,4 @@
-// The exception type. A message says what was expected, what was got, and what to do.
+// The exception type. A message states the expected and the actual value, and a remedy.
 #pragma once
 
 #include <fmt/core.h>

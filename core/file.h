@@ -30,8 +30,7 @@ class AtomicFile {
 };
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
-/// Makes a folder beside `folder`, and the folders above it: `folder.PROCESS.NUMBER.tmp`, which nothing was named
-/// before.
+/// Creates a folder with an unused name beside `folder`, `folder.PROCESS.NUMBER.tmp`, and the folders above it.
 std::filesystem::path make_folder_beside(const std::filesystem::path& folder);
 /// Waits until the content of `file` has reached the disk.
 void sync_file(const std::filesystem::path& file);

@@ -1,4 +1,4 @@
-// Values that are no numbers.
+// A check of tensors for NaN and infinity.
 #pragma once
 
 #include "core/tensor.h"
@@ -6,10 +6,10 @@
 namespace lacuna {
 
 struct ValueRange {
-  bool finite = true;    // neither NaN nor infinite, all of them
-  double magnitude = 0;  // the largest of the finite ones
+  bool finite = true;    // no value is NaN or infinite
+  double magnitude = 0;  // the largest magnitude of the finite values
 };
-/// The range of a floating tensor; any other tensor, and one on `meta`, is finite. Waits for the device.
+/// The range of a floating-point tensor; tensors of other types and on `meta` count as finite. Waits for the device.
 ValueRange value_range(const Tensor& tensor);
 
 inline bool is_finite(const Tensor& tensor) { return value_range(tensor).finite; }

@@ -10,17 +10,17 @@
 
 namespace lacuna {
 
-/// Releasing a block must not fail, so the nodes of both indices are allocated
-/// beforehand, when blocks are handed out.
+/// Free blocks, indexed by size and by offset. Releasing a block must not fail, so the nodes of both indices are
+/// allocated when blocks are handed out.
 class FreeBlocks {
  public:
   struct Block {
     std::size_t offset = 0, size = 0;  // size 0: no block
   };
 
-  /// Allocates nodes, so that `used_blocks` used blocks can become free. Throws std::bad_alloc and changes nothing.
+  /// Allocates nodes for `used_blocks` blocks to become free. On std::bad_alloc nothing has changed.
   void prepare(std::size_t used_blocks) {
-    // `remove` gives nodes back: there is room for those of all free blocks.
+    // `remove` returns nodes to this list, so it also needs room for those of all free blocks.
     const std::size_t nodes = std::max(size_nodes_.size(), used_blocks) + by_offset_.size();
     if (size_nodes_.capacity() < nodes) {
       offset_nodes_.reserve(2 * nodes);
@@ -34,7 +34,7 @@ class FreeBlocks {
     }
   }
 
-  /// The smallest block of at least `size` bytes, the first of equals.
+  /// The smallest block of at least `size` bytes; of equal ones the first.
   Block best_fit(std::size_t size) const {
     const auto fit = by_size_.lower_bound({size, 0});
     return fit == by_size_.end() ? Block{} : Block{fit->second, fit->first};
@@ -53,7 +53,7 @@ class FreeBlocks {
     size_node.value() = {size, offset};
     by_size_.insert(std::move(size_node));
   }
-  /// The same, joined with the free blocks beside it.
+  /// Inserts a block and joins it with adjacent free blocks.
   void insert_joined(std::size_t offset, std::size_t size) noexcept {
     if (const auto after = by_offset_.find(offset + size); after != by_offset_.end()) {
       size += after->second;

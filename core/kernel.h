@@ -1,4 +1,5 @@
-// Kernels by device. A header declares each kernel of an op, a source file per device registers its implementation:
+// Kernels by device. A header declares each kernel of an op, and one source file per device registers an
+// implementation:
 //
 //   // ops/relu_kernels.h, included by relu.cpp and by relu.cu
 //   class Tensor;
@@ -49,12 +50,12 @@ class Kernel<void(Args...)> {
  public:
   using Function = void (*)(Args...);
 
-  /// `name` is what error messages call the kernel: the op, and the pass if there are several.
+  /// `name` is the kernel's name in error messages: the op, and the pass if there are several.
   explicit constexpr Kernel(const char* name) : name_(name) {}
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  /// Runs the implementation for `device`. Throws Error if there is none; on `meta` it does nothing then.
+  /// Runs the implementation for `device`. Without one, throws Error; on `meta` it does nothing.
   void operator()(Device device, Args... args) const {
     const Function function = functions_[static_cast<std::size_t>(device.kind)];
     if (function == nullptr) [[unlikely]] {

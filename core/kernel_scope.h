@@ -1,13 +1,14 @@
-// Tells writes of kernels from writes of everybody else. A kernel writes tensors that its op has just made, or tensors
-// whose owner raises their version after the call; a write outside of kernels raises the version itself
-// (Tensor::data), so that backward notices it.
+// Distinguishes writes by kernels from other writes. A kernel writes tensors that its op has just created, or tensors
+// whose owner raises their version after the call. A write outside of kernels raises the version itself (Tensor::data),
+// so that backward detects it.
 #pragma once
 
 #include <utility>
 
 namespace lacuna {
 
-/// While it lives, pointers that this thread asks for belong to a kernel. Ops, kernels and parallel loops open one.
+/// While this object lives, pointers that this thread takes belong to a kernel. Ops, kernels and parallel loops open
+/// one.
 class KernelScope {
  public:
   KernelScope() : outer_(std::exchange(is_open_, true)) {}

@@ -9,28 +9,27 @@
 
 namespace lacuna {
 
-/// The place of this process among those that mpirun, srun or another launcher started, as the environment tells it.
+/// The rank of this process among those that a launcher (mpirun, srun) started, read from the environment.
 struct Launch {
-  std::string launcher;  // as `Open MPI`; empty: none
+  std::string launcher;  // such as `Open MPI`; empty: none
   int rank = 0, ranks = 1;
 };
-/// An environment that contradicts itself is the input's fault.
+/// Throws an input error if the environment variables contradict each other.
 Launch read_launch();
 
-/// The ranks of this run; of one process that no launcher started, or alone, single_process. To be opened once. While
-/// it lives, a rank that stops to answer, or does not take part in an operation for `timeout` seconds, ends all of
-/// them.
+/// The communicator of this run; single_process for one process or without a launcher. May be opened once. While it
+/// lives, a rank that stops responding, or does not join an operation within `timeout` seconds, ends all ranks.
 std::unique_ptr<Communicator> open_ranks(double timeout);
 
-/// The MPI library that is used under a launcher, or the reason why there is none, for `lacuna doctor`.
+/// The MPI library used under a launcher, or the reason why there is none, for `lacuna doctor`.
 struct MpiLibrary {
   std::string file;     // liblacuna_mpi.so; empty: not found
-  std::string version;  // of MPI, in its own words; empty: it cannot be loaded
-  std::string problem;  // what to do; empty: nothing
+  std::string version;  // as MPI reports it; empty: it cannot be loaded
+  std::string problem;  // the problem and its remedy; empty: none
 };
 MpiLibrary find_mpi();
 
-/// The exports of the library.
+/// Names of the library's exported functions.
 namespace mpi {
 using Open = Communicator*(double timeout);
 using Version = const char*();

@@ -1,4 +1,4 @@
-// Account of every byte of tensor memory, by purpose and owner.
+// The account of every byte of tensor memory, by purpose and owner.
 #pragma once
 
 #include "core/device.h"
@@ -34,7 +34,7 @@ class Label {
 
 struct Owner {
   Purpose purpose = Purpose::transient;
-  Label op;    // the op that allocated it, or a kind of state
+  Label op;    // the op that allocated the memory, or a kind of state
   Label path;  // the module that ran the op
   auto operator<=>(const Owner&) const = default;
 };
@@ -53,7 +53,7 @@ struct Held {
 /// The account of one device. Safe to use from several threads.
 class Ledger {
  public:
-  /// `add` and `move` may throw std::bad_alloc, and then change nothing. `remove` allocates nothing.
+  /// `add` and `move` change nothing if they throw std::bad_alloc. `remove` allocates nothing.
   void add(const Owner& owner, std::int64_t bytes);
   void remove(const Owner& owner, std::int64_t bytes) noexcept;
   void move(const Owner& from, const Owner& to, std::int64_t bytes);
@@ -63,14 +63,14 @@ class Ledger {
   std::int64_t total() const;
   /// The highest total since the last `reset_peak`.
   std::int64_t peak() const;
-  /// Owner of the allocation that reached the peak; empty if there was none since `reset_peak`.
+  /// The owner whose allocation reached the peak; empty if nothing was allocated since `reset_peak`.
   Owner brought_to_peak() const;
-  /// Peak of each purpose by itself since the last `reset_peak`.
+  /// The separate peak of each purpose since the last `reset_peak`.
   Bytes highest() const;
-  /// Holders, largest first: now, and when the total was at its peak.
+  /// Holders with their bytes now and when the total was at its peak, largest first.
   std::vector<Held> holders() const;
   std::vector<Held> holders_at_peak() const;
-  /// Forgets earlier peaks: new ones start at the bytes held now.
+  /// Resets the peaks to the bytes held now.
   void reset_peak();
 
  private:
@@ -91,7 +91,7 @@ class Ledger {
   Owner brought_to_peak_;
   Bytes live_{}, highest_{};
   std::int64_t total_ = 0, peak_ = 0;
-  std::uint64_t peaks_ = 0;      // number of peaks that the total has left again
+  std::uint64_t peaks_ = 0;      // number of past peaks
   bool stands_at_peak_ = false;  // the total is at a new peak: changes of entries are part of it
 };
 
@@ -111,10 +111,10 @@ class AllocationScope {
   Owner outer_;
 };
 
-/// As `1.50 GiB`.
+/// Bytes as text, such as `1.50 GiB`.
 std::string format_bytes(std::int64_t bytes);
 
-/// Text of at most `lines` lines. Holders of as many bytes whose paths differ in numbers alone share one.
+/// A text of at most `lines` lines. Holders with equal bytes whose paths differ only in numbers share a line.
 std::string describe(const std::vector<Held>& holders, int lines);
 
 }  // namespace lacuna

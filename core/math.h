@@ -10,9 +10,8 @@
 
 namespace lacuna::math {
 
-// nvcc fuses a product with a sum as it sees fit: where there are two to choose from, or a product has further uses,
-// two kernels with one formula may differ in a bit. These leave it no choice; on the CPU they are the plain
-// expressions.
+// nvcc contracts products and sums to fused multiply-adds at its own choice, so two kernels with the same formula may
+// differ in a bit. These functions fix the choice; on the CPU they are the plain expressions.
 
 /// a·b + c, rounded once.
 LACUNA_HOST_DEVICE inline float fused(float a, float b, float c) {

@@ -7,7 +7,7 @@
 
 namespace lacuna {
 
-/// Median of `values`, at least one; the mean of the two middle ones if their number is even.
+/// The median of at least one value; for an even count the mean of the two middle values.
 inline double median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t middle = values.size() / 2;

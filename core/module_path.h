@@ -1,4 +1,4 @@
-// Paths of modules, as `blocks.3.attn`.
+// Module paths such as `blocks.3.attn`.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lacuna {
 
-/// `blocks.3.attn` as `blocks.*.attn`.
+/// Replaces numbers in a path by wildcards: `blocks.3.attn` becomes `blocks.*.attn`.
 std::string with_any_number(std::string_view path);
 
 }  // namespace lacuna

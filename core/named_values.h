@@ -23,13 +23,13 @@ class NamedValues {
     for (const Entry& entry : entries) set(entry.first, entry.second);
   }
 
-  /// Null where there is no such name.
+  /// The value, or null if the name is unknown.
   const Value* find(std::string_view name) const {
     const auto found = std::ranges::find(entries_, name, &Entry::first);
     return found == entries_.end() ? nullptr : &found->second;
   }
   bool contains(std::string_view name) const { return find(name) != nullptr; }
-  /// An error that lists the known names where `name` is missing.
+  /// The value. Throws an error that lists the known names if `name` is missing.
   const Value& at(std::string_view name) const {
     const Value* const found = find(name);
     expect(found != nullptr, "expected a value named `{}`, got {}", name, names());
@@ -56,7 +56,7 @@ class NamedValues {
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
 
-  /// As `images, labels`; `nothing` for an empty map.
+  /// The names as text, such as `images, labels`; `nothing` for an empty map.
   std::string names() const {
     std::string text;
     for (const Entry& entry : entries_) text += (text.empty() ? "" : ", ") + entry.first;

@@ -1,4 +1,4 @@
-// Element types, without the headers of the host: what kernels in .cu files include.
+// Element types, free of host-only headers so that kernels in .cu files can include them.
 #pragma once
 
 #include "core/host_device.h"
@@ -30,8 +30,8 @@ struct bf16 {
   }
 };
 
-/// IEEE half precision. On the CPU a type of weights in files, which is converted and copied; kernels on cuda compute
-/// on it, in float.
+/// IEEE half precision; arithmetic is in float. On the CPU it is only a storage type for weights in files, converted
+/// and copied; cuda kernels compute on it.
 struct f16 {
   std::uint16_t bits = 0;
   f16() = default;
@@ -80,7 +80,7 @@ struct Type {
 template <class T>
 inline constexpr bool is_half = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
 
-/// The type of arithmetic on T: double for double, float for the other floating types.
+/// The type in which arithmetic on T is done: double for double, float for the other floating-point types.
 template <class T>
 using Compute = std::conditional_t<is_half<T>, float, T>;
 
@@ -126,7 +126,7 @@ constexpr std::int64_t size_of(DType dtype) {
   return 0;
 }
 
-/// The type of arithmetic on `dtype`, and of the statistics and parameters that belong to it.
+/// The type in which arithmetic on `dtype` is done, also the type of its statistics and parameters.
 constexpr DType compute_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
@@ -136,7 +136,7 @@ namespace detail {
 [[noreturn]] void throw_not_on_cuda(DType dtype);
 }  // namespace detail
 
-/// Calls `f(Type<T>{})` with the C++ type of `dtype`, for the types that kernels on cuda compute on: f32, bf16 and f16.
+/// Calls `f(Type<T>{})` with the C++ type of `dtype`, for the types that cuda kernels compute on: f32, bf16 and f16.
 template <class F>
 void with_cuda_type(DType dtype, const F& f) {
   switch (dtype) {

@@ -3,18 +3,20 @@
 // An op is a plain struct: its members are its attributes (stride, eps), its functions are `forward` and `backward`,
 // and it has up to two tables:
 //
-//   saves           the tensors that `backward` reads, as ctx.save_for_backward of PyTorch. A row names the tensor, how
-//                   exactly it is needed, and the inputs whose gradients need it.
-//   rematerializes  of cheap ops only: the tensors from which `rematerialize` computes the output again. The tape may
-//                   then free the output after forward.
+//   saves           the tensors that `backward` reads, like PyTorch's ctx.save_for_backward. A row names the tensor,
+//   the
+//                   precision it is needed in, and the inputs whose gradients need it.
+//   rematerializes  for cheap ops only: the tensors from which `rematerialize` recomputes the output. The tape may then
+//                   free the output after forward.
 //
 // A gradient is *wanted* if its input requires one (Variable::requires_grad). The tape saves the tensor of a row only
-// if the gradient of an input in `for_grad_of` is wanted (add_op in autograd/tape.cpp): Linear needs x for the gradient
-// of its weight, so that x of a layer with a frozen weight is not saved.
+// if the gradient of an input in `for_grad_of` is wanted (add_op in autograd/tape.cpp): Linear needs x only for the
+// gradient of its weight, so a layer with a frozen weight does not save x.
 //
-// How a saved tensor is held between forward and backward (kept, quantized, as signs, rematerialized) is decided by the
-// memory policy (autograd/policy.h), not by the op. `backward` gets each of its tensors as an Operand (ops/operand.h).
-// Reading a tensor that `saves` does not list fails to compile; reading a row that no wanted gradient needs throws.
+// The memory policy (autograd/policy.h), not the op, decides how a saved tensor is held between forward and backward:
+// kept, quantized, reduced to signs or rematerialized. `backward` gets each of its tensors as an Operand
+// (ops/operand.h). Reading a tensor that `saves` does not list fails to compile; reading a row that no wanted gradient
+// needs throws.
 // ops/products/linear.h is a short example; docs/adding-an-op.md builds one step by step.
 #pragma once
 
@@ -40,7 +42,7 @@ struct SlopeLevels;
 
 class Operand;
 
-/// The most inputs that an op can have, and the most outputs.
+/// The maximum number of inputs, and of outputs, of an op.
 inline constexpr int max_inputs = 32;
 
 namespace detail {
@@ -52,8 +54,8 @@ constexpr unsigned checked_index(int index) {
 }
 }  // namespace detail
 
-/// A tensor of an op: input i, output i or extra output i. Extra outputs have no gradient: statistics and indices that
-/// backward reads, or a module (a batch norm's mean and variance for its running statistics).
+/// A tensor of an op: input i, output i or extra output i. Extra outputs have no gradient: they are statistics and
+/// indices for backward or for a module (a batch norm's mean and variance for its running statistics).
 struct Source {
   enum class Kind : std::uint8_t { input, output, extra_output };
   Kind kind;
@@ -69,29 +71,29 @@ constexpr Source nth_output(int index) {
 constexpr Source extra_output(int index) {
   return {Source::Kind::extra_output, static_cast<std::uint8_t>(detail::checked_index(index))};
 }
-/// The output of an op that has one.
+/// The output of a single-output op.
 inline constexpr Source output = nth_output(0);
 
-/// How exactly backward needs a saved tensor. A tensor that several ops read is held for the strongest need.
+/// The precision in which backward needs a saved tensor. A tensor with several readers is held for the strongest need.
 enum class Need : std::uint8_t {
-  sign,   // one bit an element: positive or zero. For tensors without negative elements (the output of a ReLU)
-  value,  // its values, which a lossy policy may quantize
-  exact,  // the bits of forward: weights, indices, statistics
+  sign,   // one bit per element: positive or zero. For tensors without negative elements (a ReLU's output)
+  value,  // the values, which a lossy policy may quantize
+  exact,  // bitwise as in forward: weights, indices, statistics
 };
 
 std::string_view name_of(Need need);
 
-/// Which elements of a saved tensor have a similar range, for policies that quantize by groups.
+/// Elements of a saved tensor with a similar range, for policies that quantize in groups.
 enum class Groups : std::uint8_t {
   run,    // consecutive elements
-  head,   // those of one attention head: index h of [B, H, L, d]; otherwise a part of the last axis, [..., heads · d]
-  token,  // those of one row; rows have different ranges (the input of a layer norm)
+  head,   // one attention head: index h of [B, H, L, d]; otherwise a slice of the last axis, [..., heads · d]
+  token,  // one row; rows have different ranges (a layer norm's input)
 };
 
-/// The kind of arithmetic of an op, for policies that treat some kinds in their own way.
+/// The kind of an op, for policies that treat some kinds differently.
 enum class OpKind : std::uint8_t { other, linear, convolution, matmul, softmax, activation, norm };
 
-/// A set of inputs of one op. An input number that is negative or not below `max_inputs` is an error.
+/// A set of inputs of one op. Input numbers outside [0, max_inputs) are errors.
 class InputSet {
  public:
   constexpr InputSet() = default;
@@ -130,12 +132,12 @@ struct Remat {
 constexpr Remat rows_of(Source from) { return {from, true}; }
 constexpr Remat all_of(Source from) { return {from, false}; }
 
-/// The saved tensors of one recorded op, by row of its `saves`. Implemented by the tape.
+/// The saved tensors of one recorded op, indexed by row of its `saves`. The tape implements it.
 class SavedTensors {
  public:
   virtual ~SavedTensors() = default;
-  /// The tensor of a row in the shape it had in forward. A row with Need::sign gets the values or the sign bits, or an
-  /// undefined operand if the row is optional and the tensor was dropped. Other rows get values in any form.
+  /// The tensor of a row in its forward shape. A row with Need::sign gets values or sign bits, or an undefined operand
+  /// if the row is optional and the tensor was dropped. Other rows get values in any form.
   virtual Operand operand(std::size_t row) const = 0;
   /// False for an optional input that was not given.
   virtual bool present(std::size_t /*row*/) const { return true; }
@@ -168,7 +170,7 @@ class Saved {
   auto get() const {
     return tensors_.operand(row<from>());
   }
-  /// Its shape in forward. Reads no value.
+  /// The tensor's shape in forward. Reads no values.
   template <Source from>
   Shape shape() const {
     return tensors_.shape(row<from>());
@@ -187,8 +189,8 @@ class Saved {
 /// The inputs from which some rows of an op's output are recomputed.
 struct RematRows {
   std::span<const Tensor> tensors;  // one for each row of `rematerializes`; undefined if an optional input is absent
-  const Shape& shape;               // of the whole output
-  std::int64_t first_row;           // in the whole output, of the rows to compute
+  const Shape& shape;               // shape of the whole output
+  std::int64_t first_row;           // index in the whole output of the first row to compute
   const Tensor& signs;              // see RematInputs::signs
 };
 
@@ -198,7 +200,8 @@ class RematInputs {
  public:
   explicit RematInputs(const RematRows& rows) : rows_(rows) {}
 
-  /// Listed with `rows_of`: [rows, C], the rows that belong to the output rows to compute. With `all_of`: all of it.
+  /// The tensor `from`. Listed with `rows_of`: [rows, C], the rows that match the output rows to compute. Listed with
+  /// `all_of`: the whole tensor.
   template <Source from>
   const Tensor& get() const {
     constexpr std::size_t found = detail::find_row(Op::rematerializes, from);
@@ -209,23 +212,23 @@ class RematInputs {
   const Shape& shape() const { return rows_.shape; }
   std::int64_t first_row() const { return rows_.first_row; }
   std::int64_t first_element() const { return rows_.first_row * rows_.shape.back(); }
-  /// One bit an element of the whole output, whether it was positive in forward (quant::pack_signs); undefined if the
-  /// policy kept none. If defined, the tensors of `get` may be approximate: a ReLU writes zeros where the bit is 0.
+  /// The sign bits of the whole output (quant::pack_signs): 1 if the element was positive in forward. Undefined if the
+  /// policy kept none. If defined, the tensors of `get` may be approximate, so a ReLU writes zeros where the bit is 0.
   const Tensor& signs() const { return rows_.signs; }
 
  private:
   const RematRows& rows_;
 };
 
-/// The gradients that a call of `backward` has to compute.
+/// The gradients that a call of `backward` must compute.
 class Grads {
  public:
   Grads(std::size_t inputs, InputSet wanted) : tensors_(inputs), wanted_(wanted) {}
 
   bool wanted(int input) const { return wanted_.contains(input); }
   InputSet wanted() const { return wanted_; }
-  /// The gradient of an input: `backward` assigns it if it is wanted. If it is defined already, the input is listed in
-  /// `Op::accumulates_into` and another reader of the tensor gave a gradient: `backward` adds to it in place.
+  /// The gradient of an input, which `backward` assigns if it is wanted. If it is already defined, `backward` adds to
+  /// it in place: another reader of the tensor has contributed, and the input is listed in `Op::accumulates_into`.
   Tensor& operator[](int input) { return tensors_[static_cast<std::size_t>(input)]; }
   std::size_t size() const { return tensors_.size(); }
 
@@ -234,44 +237,44 @@ class Grads {
   InputSet wanted_;
 };
 
-/// An op of any type, as the tape, the policies and the tests see it. `Bound<Op>` makes one of an op struct.
+/// The type-erased interface of an op, for the tape, policies and tests. `Bound<Op>` implements it for an op struct.
 class Operation {
  public:
   virtual ~Operation() = default;
   virtual std::string_view name() const = 0;
   virtual OpKind kind() const = 0;
-  /// 2-bit slopes of the op's curve, all that backward needs of its input; null if it has none.
+  /// The 2-bit slope levels of an activation, sufficient for backward in place of its input; null if the op has none.
   virtual const quant::SlopeLevels* slopes() const = 0;
   virtual std::span<const Save> saves() const = 0;
   /// Empty if the output cannot be rematerialized.
   virtual std::span<const Remat> rematerializes() const = 0;
-  /// Inputs whose gradient `backward` can add to one that exists.
+  /// Inputs whose gradient `backward` can add to an existing one.
   virtual InputSet accumulates_into() const = 0;
-  /// Heads of an attention op, 1 of others.
+  /// The number of heads of an attention op; 1 for other ops.
   virtual std::int64_t heads() const = 0;
-  /// Multiply-adds of forward by the op's definition, for an output of shape `y`: a convolution by Winograd's algorithm
-  /// counts as any other. 0 without a matrix product.
+  /// Multiply-adds of forward for an output of shape `y`, by the op's definition: Winograd convolutions count as direct
+  /// ones. 0 without a matrix product.
   virtual std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const = 0;
-  /// The inputs that are multiplied. Their gradients together take twice the multiply-adds of forward.
+  /// The operands of the matrix product. Their gradients together take twice the multiply-adds of forward.
   virtual InputSet matmul_operands() const = 0;
-  /// Returns the outputs and fills `extra_outputs`. Inputs that are optional may be undefined.
+  /// Returns the outputs and fills `extra_outputs`. Optional inputs may be undefined.
   virtual std::vector<Tensor> forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const = 0;
-  /// `dy`: the gradient of each output, at least one of them defined. Undefined: no loss depends on that output; it
-  /// counts as zero. The op may overwrite a gradient if the caller moved its only reference in.
+  /// `dy`: the gradient of each output, at least one defined. An undefined one counts as zero: no loss depends on that
+  /// output. The op may overwrite a gradient if the caller moved its only reference in.
   virtual void backward(std::vector<Tensor> dy, const SavedTensors& saved, Grads& grads) const = 0;
-  /// Writes rows of the output into `out` [rows, C], with the bits of forward. Allocates no tensor: on the CPU, threads
-  /// call it at the same time for different rows.
+  /// Writes rows of the output to `out` [rows, C], bitwise as in forward. Allocates no tensor, since threads on the CPU
+  /// call it concurrently for different rows.
   virtual void rematerialize(const RematRows& from, const Tensor& out) const = 0;
 };
 
-/// How many outputs with a gradient an op struct has.
+/// The number of outputs with a gradient of an op struct.
 template <class Op>
 inline constexpr int outputs_of = 1;
 template <class Op>
 requires requires { Op::outputs; }
 inline constexpr int outputs_of<Op> = Op::outputs;
 
-/// Makes an Operation of an op struct. An op has
+/// Wraps an op struct as an Operation. An op has
 ///   static constexpr std::string_view name;
 ///   static constexpr std::array saves{Save{...}, ...};                     (or std::array<Save, 0>{})
 ///   Tensor forward(std::span<const Tensor> inputs[, std::vector<Tensor>& extra_outputs]) const;
@@ -290,7 +293,7 @@ inline constexpr int outputs_of<Op> = Op::outputs;
 ///   std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
 /// an op of a kind that policies know
 ///   static constexpr OpKind kind = OpKind::norm;
-/// a curve whose backward can do with 2 bits of its slope an element
+/// an activation whose backward can use 2 bits of its slope per element
 ///   static constexpr const quant::SlopeLevels* slopes = &quant::...;
 template <class Op>
 class Bound final : public Operation {

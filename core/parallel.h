@@ -1,5 +1,5 @@
-// Work on several threads. The partition depends on the amount of work and the number of threads only, so results are
-// bitwise reproducible.
+// Parallel loops. The partition depends only on the amount of work and the number of threads, so results are bitwise
+// reproducible.
 #pragma once
 
 #include "core/dtype.h"
@@ -12,10 +12,10 @@
 
 namespace lacuna {
 
-/// Sets the number of compute threads of the process; the data loader's are not counted. 0: as many as OpenMP says.
+/// Sets the number of compute threads of the process, data loader threads excluded. 0: OpenMP's default.
 void set_threads(int count);
 
-/// Sets the number of compute threads, and restores the former one at its end.
+/// Sets the number of compute threads and restores the previous one on destruction.
 class ThreadCountScope {
  public:
   explicit ThreadCountScope(int count);
@@ -24,17 +24,17 @@ class ThreadCountScope {
   ThreadCountScope& operator=(const ThreadCountScope&) = delete;
 
  private:
-  int outer_;  // 0: none was chosen
+  int outer_;  // 0: not set
 };
 
 /// Processors that this process may run on.
 int processors();
-/// The processor's model name; `unknown` if the system gives none.
+/// The processor's model name; `unknown` if the system reports none.
 std::string processor_model();
 /// Number of threads that a parallel loop would use here; 1 inside a parallel loop.
 int threads();
 
-/// Part `index` of [0, n) cut into `parts` parts that are multiples of `unit` and as even as possible.
+/// Part `index` of [0, n), which is cut into `parts` parts as even as possible, in multiples of `unit`.
 struct Range {
   std::int64_t begin = 0, end = 0;
 };
@@ -45,8 +45,8 @@ inline Range part(std::int64_t n, std::int64_t index, std::int64_t parts, std::i
 
 namespace detail {
 
-/// Calls `f(i)` for i in [0, count), each on its own thread. Rethrows the exception of the lowest i when all have
-/// ended.
+/// Calls `f(i)` for i in [0, count), each on its own thread. Once all have ended, rethrows the exception of the lowest
+/// i that threw.
 template <class F>
 void on_threads(int count, const F& f) {
   std::exception_ptr thrown;

@@ -1,11 +1,12 @@
-// The kind of device for which a step on `meta` stands: workspaces are those of its kernels.
+// The kind of device that a step on `meta` simulates; it determines the workspaces of kernels.
 #pragma once
 
 #include "core/device.h"
 
 namespace lacuna {
 
-/// While it lives, steps on `meta` that this thread takes stand for a device of this kind; without one, for the CPU.
+/// While this object lives, steps that this thread runs on `meta` simulate a device of this kind. The default is the
+/// CPU.
 class PlannedDeviceScope {
  public:
   explicit PlannedDeviceScope(DeviceKind kind);
@@ -17,7 +18,7 @@ class PlannedDeviceScope {
   DeviceKind outer_;
 };
 
-/// Whether kernels of cuda compute there, or will in what a step on `meta` stands for.
+/// Whether `device` is a cuda device, or `meta` simulating one.
 bool computes_on_cuda(Device device);
 
 }  // namespace lacuna

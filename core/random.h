@@ -1,5 +1,5 @@
-// Counter-based random numbers: a draw is a function of (seed, step, site, element) and nothing else, so that
-// recomputation, resumption and any order of evaluation see the same numbers.
+// Counter-based random numbers. A draw is a function of (seed, step, site, element) only, so recomputed and resumed
+// steps get the same numbers, in any order of evaluation.
 #pragma once
 
 #include "core/host_device.h"
@@ -25,7 +25,7 @@ LACUNA_HOST_DEVICE constexpr std::array<std::uint32_t, 4> philox(std::array<std:
   return counter;
 }
 
-/// A stream of draws. An op keeps it instead of a mask.
+/// A stream of draws. Ops store it for backward instead of a mask.
 struct RandomStream {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
@@ -42,8 +42,8 @@ struct RandomStream {
     return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), step, site},
                   {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   }
-  /// Draws 4·block to 4·block + 3 of entry `sample` of a tensor's batch axis. They depend on the sample's number in the
-  /// global batch, not on how the batch is split into micro-batches or over ranks.
+  /// Draws 4·block to 4·block + 3 for entry `sample` of a tensor's batch axis. They depend on the sample's number in
+  /// the global batch, not on the split of the batch into micro-batches or over ranks.
   LACUNA_HOST_DEVICE constexpr std::array<std::uint32_t, 4> draw_of_sample(std::uint64_t sample,
                                                                            std::uint32_t block) const {
     return draw((first_sample + sample) << 32 | block);
@@ -66,19 +66,19 @@ constexpr std::uint32_t random_site(std::string_view name) {
   return hash;
 }
 
-/// State that the random ops of a training step draw from. Thread-local; the training step sets it with a
-/// RandomStateScope.
+/// The thread-local state from which random ops draw. The training step sets it with a RandomStateScope.
 struct RandomState {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
-  std::uint32_t first_sample = 0;  // number in the global batch of the first sample that the ops see
-  // [], on the device, in place of `step` in a step that is captured (core/device_graph.h); null: `step` counts.
+  std::uint32_t first_sample = 0;  // the first local sample's number in the global batch
+  // The step as a device scalar [], used in place of `step` in a captured step (core/device_graph.h); null: `step` is
+  // used.
   const std::uint32_t* clock = nullptr;
   bool operator==(const RandomState&) const = default;
 };
 const RandomState& random_state();
 
-/// Sets the random state of this thread, and restores the former one at its end.
+/// Sets the random state of this thread and restores the previous one on destruction.
 class RandomStateScope {
  public:
   explicit RandomStateScope(const RandomState& state);

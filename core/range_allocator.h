@@ -1,4 +1,4 @@
-// An allocator over one range of addresses, whatever memory is behind it.
+// An allocator over one range of addresses, for any kind of memory.
 #pragma once
 
 #include "core/allocator.h"
@@ -13,21 +13,20 @@
 
 namespace lacuna {
 
-/// One range of addresses, best fit, neighbours joined: any tensor can use what another left, so that the memory taken
-/// from the system stays close to the ledger's peak.
+/// A best-fit allocator over one range of addresses. Adjacent free blocks are joined, so any tensor can reuse freed
+/// memory, and the memory taken from the system stays close to the ledger's peak.
 ///
 /// `Memory` has
-///   static constexpr std::size_t alignment;      of blocks
-///   std::int64_t capacity() const;              bytes that blocks may take
-///   void reserve(std::size_t asked);            the range; `asked`: of the first allocation, for messages
-///   std::byte* base() const;                    null before `reserve`
-///   std::size_t size() const;                   addresses of the range
-///   bool commit(std::size_t begin, std::size_t end, std::size_t asked);
-///                                               makes these usable; false: free blocks have to be given back first,
-///                                               and a part may be usable
+///   static constexpr std::size_t alignment;     alignment of blocks
+///   std::int64_t capacity() const;              maximum bytes in blocks
+///   void reserve(std::size_t asked);            reserves the range; `asked`: bytes of the first allocation, for
+///   messages std::byte* base() const;                    null before `reserve` std::size_t size() const; addresses of
+///   the range bool commit(std::size_t begin, std::size_t end, std::size_t asked);
+///                                               maps memory to [begin, end); false: free blocks must be returned
+///                                               first, and a part may be mapped
 ///   void decommit(std::size_t begin, std::size_t end) noexcept;
 ///   std::int64_t available(std::size_t top) const;
-///                                               as Allocator::available; blocks lie below `top`
+///                                               see Allocator::available; blocks lie below `top`
 ///   [[noreturn]] void exhausted(std::size_t asked, std::int64_t capacity) const;
 template <class Memory>
 class RangeAllocator final : public Allocator {
@@ -96,7 +95,7 @@ class RangeAllocator final : public Allocator {
   }
 
  private:
-  /// Takes a block from the free memory, or from above it.
+  /// Takes a block from a free block or from above the top.
   std::size_t take_free(std::size_t size, std::size_t asked) {
     if (static_cast<std::int64_t>(used_ + size) > capacity()) memory_.exhausted(asked, capacity());
     auto [offset, block] = free_.best_fit(size);
@@ -109,9 +108,9 @@ class RangeAllocator final : public Allocator {
     take_at(offset, size, asked);
     return offset;
   }
-  /// Takes [offset, offset + size), at the beginning of a free block or at the top, beyond which it may reach.
+  /// Takes [offset, offset + size), which starts at a free block or at the top and may extend beyond the top.
   void take_at(std::size_t offset, std::size_t size, std::size_t asked) {
-    // The pool's blocks may become free for all, too.
+    // The pool's blocks may join the free blocks too (free_pool).
     free_.prepare(used_blocks_ + pool_used_blocks_ + pool_free_.by_offset().size() + 1);
     commit(offset, offset + size, asked);
     if (const auto found = free_.by_offset().find(offset); found != free_.by_offset().end()) {
@@ -123,7 +122,8 @@ class RangeAllocator final : public Allocator {
     ++used_blocks_;
     if (offset + size <= top_) return;
     top_ = offset + size;
-    if (static_cast<std::int64_t>(top_) > capacity()) decommit_free_blocks();  // free and used blocks exceed it
+    if (static_cast<std::int64_t>(top_) > capacity())
+      decommit_free_blocks();  // free and used blocks together exceed it
   }
 
   void* take_from_pool(std::size_t size, std::size_t asked) {
@@ -142,8 +142,8 @@ class RangeAllocator final : public Allocator {
     ++pool_used_blocks_;
     return memory_.base() + found.offset;
   }
-  /// The largest free block of the pool that free memory behind it makes as large as `size`, with that memory; size 0:
-  /// there is none.
+  /// The largest free block of the pool that adjacent free memory behind it extends to `size`, with that memory. Size 0
+  /// if there is none.
   FreeBlocks::Block extended(std::size_t size, std::size_t asked) {
     FreeBlocks::Block best;
     for (const auto& [offset, block] : pool_free_.by_offset()) {
@@ -175,7 +175,7 @@ class RangeAllocator final : public Allocator {
     if (memory_.commit(begin, end, asked)) return;
     decommit_free_blocks();
     if (memory_.commit(begin, end, asked)) return;
-    memory_.decommit(begin, end);  // the part that it got, which no block knows
+    memory_.decommit(begin, end);  // the part that was mapped, which belongs to no block
     memory_.exhausted(asked, capacity());
   }
   void decommit_free_blocks() noexcept {
@@ -184,12 +184,12 @@ class RangeAllocator final : public Allocator {
 
   mutable std::mutex mutex_;
   Memory memory_;
-  std::size_t top_ = 0;                     // blocks, used or free, lie below it
+  std::size_t top_ = 0;                     // all blocks, used or free, lie below it
   std::size_t used_ = 0, used_blocks_ = 0;  // bytes and number of the used blocks
   FreeBlocks free_;
 
   bool in_pool_ = false;
-  std::map<std::size_t, std::size_t> pool_;  // offset to size of what it took
+  std::map<std::size_t, std::size_t> pool_;  // offset to size of the ranges that the pool took
   std::size_t pool_used_blocks_ = 0;         // not among the used blocks
   FreeBlocks pool_free_;
 };

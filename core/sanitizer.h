@@ -1,4 +1,4 @@
-// LACUNA_ADDRESS_SANITIZER is defined if the address sanitizer is on; GCC and clang announce it differently.
+// Defines LACUNA_ADDRESS_SANITIZER if the address sanitizer is on; GCC and clang report it differently.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)

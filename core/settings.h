@@ -1,5 +1,5 @@
-// Settings of optimizers, schedules and memory policies as tables of names, types and ranges, so that a configuration
-// is validated without knowing any of them.
+// Settings of optimizers, schedules and memory policies as tables of names, types and ranges. Validating a
+// configuration needs only the tables.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct SettingRange {
 
   bool contains(double number) const;
 };
-/// As `a whole number in [1, 8]`.
+/// The range as text, such as `a whole number in [1, 8]`.
 std::string to_string(const SettingRange& range);
 inline constexpr SettingRange not_negative{};
 inline constexpr SettingRange below_one{.low = 0, .high = 1, .below_high = true};
@@ -35,7 +35,7 @@ inline constexpr SettingRange up_to_one{.low = 0, .high = 1, .below_high = false
 struct Setting {
   std::string_view name;
   SettingValue initial;  // default value; its type is the setting's
-  SettingRange range;    // of each number
+  SettingRange range;    // range of each number
   std::string_view meaning;
 };
 
@@ -44,10 +44,10 @@ struct Setting {
 std::vector<std::string> setting_problems(std::string_view owner, std::span<const Setting> known,
                                           const SettingValues& given);
 
-/// Validated settings: given values, and the defaults of the others.
+/// Validated settings: the given values, and defaults for the others.
 class Settings {
  public:
-  /// Rejects all problems at once.
+  /// Throws an input error that lists all problems.
   Settings(std::string_view owner, std::span<const Setting> known, const SettingValues& given);
 
   double number(std::string_view name) const { return get<double>(name); }

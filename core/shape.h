@@ -34,10 +34,10 @@ class Shape {
     for (const std::int64_t extent : *this) n *= extent;
     return n;
   }
-  /// Number of rows: runs along the last axis (a token, a pixel with its channels).
+  /// The number of rows. A row is a run along the last axis (a token, a pixel with its channels).
   std::int64_t rows() const { return back() == 0 ? 0 : count() / back(); }
 
-  /// This shape with another last extent.
+  /// This shape with the last extent replaced.
   Shape with_back(std::int64_t extent) const;
 
   bool operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
@@ -49,7 +49,7 @@ class Shape {
   std::array<std::int64_t, max_rank> extents_{};
 };
 
-/// As `[16, 197, 192]`.
+/// The shape as text, such as `[16, 197, 192]`.
 std::string to_string(const Shape& shape);
 
 }  // namespace lacuna

@@ -1,4 +1,4 @@
-// A queue of work on a device, in order. Opaque here: CUDA's own type (cudaStream_t), or the stand-in's.
+// A stream: an in-order queue of work on a device. The type is opaque here: cudaStream_t, or the stand-in's stream.
 #pragma once
 
 struct CUstream_st;
@@ -8,9 +8,9 @@ namespace lacuna {
 using Stream = CUstream_st*;
 
 namespace cuda {
-/// Throws Error for a kernel that could not be started.
+/// Throws Error for a failed kernel launch.
 [[noreturn]] void throw_launch_failed(const char* reason);
-/// Throws Error for a host that waits for a device whose work is captured.
+/// Throws Error for a host that waits for a device during a capture.
 [[noreturn]] void throw_waits_while_captured();
 }  // namespace cuda
 

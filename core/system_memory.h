@@ -9,15 +9,15 @@ namespace lacuna {
 
 /// Physical memory that this process may use, in bytes: at most the limit of its control groups.
 std::int64_t physical_memory();
-/// Bytes that this process could take now beside what it holds: what the system can give without swapping, and what
-/// other processes leave of the limits of its control groups.
+/// Bytes that this process could allocate in addition to its current memory: limited by the memory available without
+/// swapping and by the unused part of its control groups' limits.
 std::int64_t free_memory();
-/// The same with what it holds: its resident size.
+/// Free memory plus the resident size of this process.
 std::int64_t available_memory();
 
-/// Bytes that a run takes beside its tensors after it is checked whether it fits: code that oneDNN generates, stacks,
-/// small allocations, tables of pages, files that are being written. Measured: 16 to 20 MiB for transformers and
-/// ResNets, up to 30 MiB where tensors are quantized by a plan.
+/// Bytes that a run takes beside its tensors after the check that it fits: oneDNN's generated code, stacks, small
+/// allocations, page tables, files being written. Measured: 16 to 20 MiB for transformers and ResNets, up to 30 MiB
+/// with tensors quantized by a plan.
 constexpr std::int64_t growth_beside_tensors(int threads) {
   return (std::int64_t{32} << 20) + threads * (std::int64_t{256} << 10);
 }
@@ -26,9 +26,9 @@ constexpr std::int64_t growth_beside_tensors(int threads) {
 /// number if there is no limit.
 std::int64_t address_space_left();
 
-/// Writable private memory that this process may still map under its limit (RLIMIT_DATA, `ulimit -d`) and, where the
-/// system does not overcommit (vm.overcommit_memory=2), under what it has left, in bytes; the largest number if there
-/// is no limit.
+/// Writable private memory that this process may still map, in bytes, under its limit (RLIMIT_DATA, `ulimit -d`) and
+/// the system's commit limit if it does not overcommit (vm.overcommit_memory=2); the largest number if there is no
+/// limit.
 std::int64_t data_left();
 /// Bytes that a system without overcommit has left, from the files below `proc`; the largest number if the system
 /// overcommits.
@@ -36,13 +36,13 @@ std::int64_t commit_left(const std::filesystem::path& proc);
 
 /// Largest resident size of this process so far, in bytes, as the operating system counts it.
 std::int64_t process_peak();
-/// Resident size now.
+/// Current resident size of this process, in bytes.
 std::int64_t process_resident();
 
-/// Lowest memory limit of the control groups listed in `groups` (a file as /proc/self/cgroup) and of their parents.
-/// `root`: their mount point. The largest number if there is no limit.
+/// The lowest memory limit of the control groups listed in `groups` (in the format of /proc/self/cgroup) and of their
+/// parents; the largest number if there is no limit. `root`: the mount point of the control groups.
 std::int64_t control_group_limit(std::istream& groups, const std::filesystem::path& root);
-/// The least that one of them leaves: its limit, less what its processes hold, page cache that can be given up aside.
+/// The minimum over these control groups of the limit minus the usage, reclaimable page cache excluded.
 std::int64_t control_group_left(std::istream& groups, const std::filesystem::path& root);
 
 }  // namespace lacuna

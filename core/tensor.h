@@ -17,7 +17,7 @@
 
 namespace lacuna {
 
-/// A block of device memory with an identity. The ledger counts it while it exists.
+/// A block of device memory with an identity. The ledger counts it until it is freed.
 class Storage {
  public:
   Storage(std::size_t bytes, Device device, const Owner& owner);
@@ -29,7 +29,7 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   std::uint64_t id() const { return id_; }
-  /// Number of in-place changes. A saved tensor whose version differs from the one at saving is stale.
+  /// The number of in-place changes. A saved tensor is stale if the version has changed since it was saved.
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.store(version() + 1, std::memory_order_relaxed); }
   const Owner& owner() const { return owner_; }
@@ -48,7 +48,7 @@ class Tensor {
  public:
   Tensor() = default;  // undefined: no storage
 
-  /// Uninitialised. The owner is the current AllocationScope's, with `purpose`.
+  /// An uninitialised tensor. The ledger counts it under `purpose` and the owner of the current AllocationScope.
   static Tensor empty(const Shape& shape, DType dtype, Device device, Purpose purpose = Purpose::transient);
   static Tensor zeros(const Shape& shape, DType dtype, Device device, Purpose purpose = Purpose::transient);
   static Tensor full(const Shape& shape, double value, DType dtype, Device device,
@@ -69,9 +69,9 @@ class Tensor {
   std::int64_t rows() const { return shape_.rows(); }
   std::int64_t bytes() const { return count() * size_of(dtype_); }
 
-  /// Device memory of the first element; null on `meta`. T is the tensor's type, or std::byte for any type; otherwise
-  /// throws Error. `data<float>()` is for writing: outside of kernels it raises the version, so that backward is an
-  /// error if it needs the values from before. `data<const float>()` is for reading.
+  /// A pointer to the first element; null on `meta`. T must be the tensor's type, or std::byte for any type; otherwise
+  /// throws Error. `data<float>()` is for writing: outside of kernels it raises the version, so that backward throws if
+  /// it needs the old values. `data<const float>()` is for reading.
   template <class T>
   T* data() const {
     using Element = std::remove_const_t<T>;
@@ -85,19 +85,19 @@ class Tensor {
   }
   std::byte* raw() const { return data<std::byte>(); }
 
-  /// A view of the same memory with another shape of as many elements.
+  /// A view of the same memory with another shape of equal count.
   Tensor reshape(const Shape& shape) const;
-  /// Leading entries [begin, end) of axis 0, as a view.
+  /// A view of entries [begin, end) of axis 0.
   Tensor leading(std::int64_t begin, std::int64_t end) const;
-  /// Rows [begin, end) of the last axis, as a view [end - begin, C].
+  /// A view [end - begin, C] of rows [begin, end), runs along the last axis.
   Tensor row_range(std::int64_t begin, std::int64_t end) const;
 
   Tensor clone(Purpose purpose = Purpose::transient) const;
-  /// Converted to `dtype`; the tensor itself if it has that type already.
+  /// The tensor converted to `dtype`; the tensor itself if it already has that type.
   Tensor to(DType dtype) const;
-  /// On another device; the tensor itself if it is there already. A copy to the CPU waits for the device's work.
+  /// A copy on another device; the tensor itself if it is already there. A copy to the CPU waits for the device's work.
   Tensor to(Device device) const;
-  /// Copies the elements of `source`, which has as many, and converts them. Raises the version.
+  /// Copies and converts the elements of `source`, which must have the same count. Raises the version.
   void copy_from(const Tensor& source) const;
   /// Sets every element to `value`. Raises the version.
   void fill(double value) const;
@@ -107,13 +107,14 @@ class Tensor {
   /// The value of a tensor with one element.
   double item() const;
 
-  /// Whether this is the only reference to the memory, so that an op may overwrite it.
+  /// Whether this tensor is the only reference to its memory. If so, an op may overwrite it.
   bool unique() const { return storage_.use_count() == 1; }
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   std::size_t offset() const { return offset_; }
   bool whole_storage() const { return offset_ == 0 && static_cast<std::size_t>(bytes()) == memory().bytes(); }
   void set_purpose(Purpose purpose) const;
-  /// Called by the owner of a tensor that a kernel has changed in place, or that was written through an older pointer.
+  /// Raises the version. The owner calls it after a kernel changed the tensor in place, or after a write through a
+  /// pointer taken earlier.
   void bump_version() const { memory().bump_version(); }
 
  private:

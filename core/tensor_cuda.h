@@ -11,7 +11,7 @@ namespace lacuna::cuda {
 /// Sets `count` elements of `size` bytes (1, 2, 4 or 8) to the low bytes of `element`.
 void fill(Stream stream, void* to, std::int64_t count, int size, std::uint64_t element);
 
-/// to[i] = from[i], converted, as Tensor::to does. Between f32, bf16 and f16, and from u8, i32 and i64 to these.
+/// to[i] = from[i], converted as by Tensor::to: between f32, bf16 and f16, and from u8, i32 and i64 to these.
 void convert(Stream stream, std::int64_t count, const void* from, DType from_type, void* to, DType to_type);
 
 }  // namespace lacuna::cuda

@@ -10,7 +10,7 @@ class Tensor;
 /// y[i] = value, converted to y's type.
 inline constinit Kernel<void(double value, const Tensor& y)> tensor_fill{"fill"};
 
-/// y[i] = x[i], converted to y's type. x, y: as many elements, on one device; they do not overlap.
+/// y[i] = x[i], converted to y's type. x and y have equal counts, are on one device and do not overlap.
 inline constinit Kernel<void(const Tensor& x, const Tensor& y)> tensor_copy{"copy"};
 
 }  // namespace lacuna

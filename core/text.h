@@ -1,4 +1,4 @@
-// Text for other programs.
+// Escaping of text for other programs.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lacuna {
 
-/// `text` for the inside of a shell's single quotes.
+/// Escapes `text` for use inside a shell's single quotes.
 inline std::string for_single_quotes(std::string_view text) {
   std::string out;
   for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);

@@ -1,5 +1,5 @@
-// Width of the vectors of the instruction set that the library is compiled for. Not installed, since another program
-// may be compiled for another one.
+// The vector width of the instruction set that the library is compiled for. The header is not installed, since a
+// program that uses the library may be compiled for another instruction set.
 #pragma once
 
 namespace lacuna {

@@ -1,4 +1,4 @@
-// The version of Lacuna. A shared object that includes any header with registrations refers to the version's symbol:
+// The version of Lacuna. A shared object that includes a header with registrations refers to the version's symbol, so
 // loading it into another version fails before any of its code runs.
 #pragma once
 

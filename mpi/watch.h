@@ -1,4 +1,4 @@
-// Watches that all ranks live and take part: MPI alone waits for ever for a rank that hangs.
+// A watchdog for hanging ranks; MPI alone would wait for them forever.
 #pragma once
 
 #include <array>
@@ -14,11 +14,12 @@
 
 namespace lacuna {
 
-/// Each rank tells rank 0 twice a second where it is, and rank 0 tells all that it lives. A rank that is silent for
-/// `silence`, or that others wait for longer than a timeout, ends the run, and is named with the operation.
+/// Heartbeats: twice a second each rank reports its current operation to rank 0, and rank 0 signals all ranks. If a
+/// rank is silent for `silence`, or others wait for it longer than the timeout, the run ends with a message that names
+/// the rank and the operation.
 class Watch {
  public:
-  static constexpr int channels = 4;  // that are told apart
+  static constexpr int channels = 4;  // channels that are watched separately
 
   explicit Watch(double timeout);
   ~Watch();
@@ -27,8 +28,9 @@ class Watch {
 
   void describe(int channel, std::string_view operation);
 
-  /// While it lives, this rank waits for the others in an operation of the channel. `hears_all`: it ends only when
-  /// every rank has taken part, which tells that they live even where their messages wait behind large ones.
+  /// While this object lives, this rank waits for the others in an operation of the channel. `hears_all`: the operation
+  /// ends only when every rank has taken part, which proves that all are alive even if their heartbeats are delayed
+  /// behind large messages.
   class Operation {
    public:
     Operation(Watch& watch, int channel, bool hears_all);
@@ -49,8 +51,8 @@ class Watch {
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t name_bytes = 48;
   struct Place {
-    std::int64_t operations = 0;  // that were begun
-    std::int64_t waits = 0;       // 1 while one goes on
+    std::int64_t operations = 0;  // number of operations begun
+    std::int64_t waits = 0;       // 1 during an operation
     std::array<char, name_bytes> name{};
   };
   struct State {
@@ -62,14 +64,14 @@ class Watch {
     Clock::time_point heard = Clock::now();
     std::array<Clock::time_point, channels> waits_since{};
     MPI_Request request = MPI_REQUEST_NULL;
-    State sent{};  // while `request` goes on
+    State sent{};  // the buffer of `request`
   };
 
   void run();
   void send(int to, bool leaving);
   void receive();
   void judge(Clock::time_point now) const;
-  /// Names a rank that others wait for; ends all.
+  /// Prints a message about the rank at fault and ends all ranks.
   [[noreturn]] void accuse(int rank, const char* why, double seconds, const Place& place) const;
 
   double timeout_;
@@ -78,7 +80,7 @@ class Watch {
   mutable std::mutex mutex_;  // guards the two members below
   State state_{};
   Clock::time_point heard_all_ = Clock::now();
-  std::vector<Peer> peers_;  // of rank 0: all; of others: rank 0 alone
+  std::vector<Peer> peers_;  // on rank 0: all ranks; on the others: rank 0
   std::atomic<bool> leaving_ = false;
   std::thread thread_;
 };

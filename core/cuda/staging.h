@@ -15,13 +15,13 @@
 
 namespace lacuna::cuda {
 
-/// Pinned buffers in turn: several threads fill one while the device reads another. The driver stages with one thread,
-/// at a third of the speed or less. Never destroyed.
+/// A ring of pinned buffers: several threads fill one while the device reads another. The driver stages with one
+/// thread, at a third of this speed or less. The object is never destroyed.
 class Staging {
  public:
-  static constexpr std::size_t worthwhile = std::size_t{4} << 20;  // bytes of a copy
+  static constexpr std::size_t worthwhile = std::size_t{4} << 20;  // minimum bytes of a copy
 
-  /// Returns cudaErrorMemoryAllocation, and copies nothing, where no memory can be pinned.
+  /// Copies to the device. If no memory can be pinned, copies nothing and returns cudaErrorMemoryAllocation.
   cudaError_t copy(Stream stream, void* to, const void* from, std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
     if (!is_made()) return cudaErrorMemoryAllocation;
@@ -46,7 +46,7 @@ class Staging {
   static constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
   struct Buffer {
     std::byte* memory = nullptr;
-    cudaEvent_t read = nullptr;  // comes when the device has read it
+    cudaEvent_t read = nullptr;  // recorded behind the device's read of the buffer
   };
 
   bool is_made() {
@@ -56,7 +56,7 @@ class Staging {
       if (buffer.read == nullptr && cudaEventCreateWithFlags(&buffer.read, cudaEventDisableTiming) != cudaSuccess)
         return false;
       if (cudaMallocHost(&memory, buffer_bytes) != cudaSuccess) {
-        cudaGetLastError();  // a limit of the system (ulimit -l)
+        cudaGetLastError();  // clears the error: a limit of the system (ulimit -l)
         return false;
       }
       buffer.memory = static_cast<std::byte*>(memory);

@@ -1,5 +1,6 @@
-// A device on the CPU, on which kernels are tested: threads of a block are fibers, blocks run one after the other. The
-// schedule decides in which order they run and when a stream's work is done; results must not depend on it.
+// The stand-in: a device on the CPU on which kernels are tested. Threads of a block are fibers; blocks run one after
+// the other. A schedule determines the order of threads and blocks and the time at which a stream's work runs; results
+// must not depend on it.
 #pragma once
 
 #include "core/stream.h"
@@ -15,20 +16,20 @@ using Body = std::function<void(std::byte* shared, std::int64_t block, int threa
 
 struct Grid {
   std::int64_t blocks;
-  int threads;  // of a block
+  int threads;  // per block
   std::size_t shared_bytes;
 };
 
-/// Runs `body` for each thread of each block. Throws what a thread throws, and an error if threads wait for what cannot
-/// happen: a barrier that some do not reach, an exchange within a warp that lanes leave out.
+/// Runs `body` for each thread of each block. Rethrows a thread's exception. Throws an error on a deadlock: a barrier
+/// that some threads do not reach, or a warp shuffle that some lanes skip.
 void run_blocks(const Grid& grid, const Body& body);
 
 /// Queues run_blocks on the stream.
 void launch(Stream stream, const Grid& grid, Body body);
 
-/// Sets the order of things while it lives. 0, as without one: threads and blocks run in ascending order; 1:
-/// descending; any other: in an order drawn from it. If it is even, a stream's work is done at once; if it is odd, only
-/// when the host synchronizes.
+/// Sets the schedule while it lives. Seed 0 (the default without a scope) runs threads and blocks in ascending order,
+/// seed 1 in descending order, any other seed in a random order drawn from it. With an even seed a stream's work runs
+/// at once, with an odd one only when the host synchronizes.
 class ScheduleScope {
  public:
   explicit ScheduleScope(std::uint64_t seed);
@@ -37,11 +38,11 @@ class ScheduleScope {
   ScheduleScope& operator=(const ScheduleScope&) = delete;
 };
 
-// Called by threads of a kernel.
+// Functions that a kernel's threads call.
 
 void sync();
 namespace detail {
-/// Waits until all lanes of the warp have come with a value; returns where these lie.
+/// Waits until all lanes of the warp have provided a value; returns the array of values.
 const std::uint64_t* gather(std::uint64_t word, int& lane);
 }  // namespace detail
 template <class F>

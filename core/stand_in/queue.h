@@ -1,4 +1,4 @@
-// The streams of the stand-in: work is done at once, or when the host waits for it (fibers.h: ScheduleScope).
+// Streams of the stand-in. Work runs at once, or when the host waits for it (fibers.h: ScheduleScope).
 #pragma once
 
 #include "core/stream.h"
@@ -9,20 +9,20 @@
 #include <optional>
 #include <vector>
 
-/// A stream. Work that is queued late sees what the host has written by then: a wait that is missing shows.
+/// A stream. Delayed work reads memory as the host has written it by then, so a missing wait shows up in tests.
 struct CUstream_st {
   std::mutex mutex;
   std::deque<std::function<void()>> work;
-  std::optional<std::vector<std::function<void()>>> captured;  // while its work is
+  std::optional<std::vector<std::function<void()>>> captured;  // engaged during a capture
 };
 
 namespace lacuna::cuda::stand_in {
 
-/// Whether the schedule lets streams run late.
+/// Whether the schedule delays the work of streams.
 bool runs_late();
 
 void enqueue(Stream stream, std::function<void()> work);
-/// Does all work that is queued. Throws what it throws, and drops the rest; and Error while work is captured.
+/// Runs all queued work. Rethrows an exception of the work and drops the rest. Throws Error during a capture.
 void synchronize(Stream stream);
 
 }  // namespace lacuna::cuda::stand_in

@@ -26,7 +26,7 @@ struct SquaredDifferences {
 };
 void squared_differences(Stream stream, DType type, const SquaredDifferences& what);
 
-/// out = a with the signs that `random` draws. a, out: [count] of `type`.
+/// out = a with random signs drawn from `random`. a, out: [count] of `type`.
 struct DrawSigns {
   const void* a;
   void* out;

@@ -1,4 +1,4 @@
-// Kernels of autograd/accumulate.h. Tensors of one call have one floating type and shape.
+// Kernels of autograd/accumulate.h. The tensors of a call share one floating-point type and shape.
 #pragma once
 
 #include "core/kernel.h"
@@ -19,7 +19,7 @@ inline constinit Kernel<void(const Tensor& a, const Tensor& b, std::span<const s
                              std::span<double> sums)>
     sum_squared_differences{"squared difference of gradients"};
 
-/// out = a with the signs that `stream` draws.
+/// out = a with random signs drawn from `stream`.
 inline constinit Kernel<void(const Tensor& a, const RandomStream& stream, const Tensor& out)> draw_signs{
     "random signs"};
 

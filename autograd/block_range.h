@@ -8,18 +8,18 @@
 
 namespace lacuna {
 
-/// Consecutive blocks of a sequence of modules, recomputed as one region: `blocks.4-7`.
+/// Consecutive blocks of a module sequence that are recomputed as one region, such as `blocks.4-7`.
 struct BlockRange {
   std::string sequence;
   std::int64_t first = 0, last = 0;
   std::int64_t count() const { return last - first + 1; }
-  /// `blocks.4` of one block, `blocks.4-7` of several.
+  /// The region's name: `blocks.4` for one block, `blocks.4-7` for several.
   std::string path() const;
 };
-/// Several blocks, as `path` writes them; nothing for another text.
+/// Parses the name of several blocks as `path` writes it; empty for any other text.
 std::optional<BlockRange> parse_block_range(std::string_view text);
 
-/// Whether the module `path` lies in `region`: a module or a range of blocks.
+/// Whether the module at `path` lies in `region`, which is a module or a range of blocks.
 bool lies_in(std::string_view path, std::string_view region);
 
 }  // namespace lacuna

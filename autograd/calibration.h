@@ -1,7 +1,7 @@
-// Calibration: how much the gradient depends on the precision of each saved tensor.
+// Calibration: measures how much the gradient depends on the precision of each saved tensor.
 //
-// Two ways to measure it for a step, given as a function that runs forward and returns the loss: in one backward pass,
-// or as GACT does by running the step again for each tensor. Both leave gradients and running statistics as they are.
+// A step is given as a function that runs forward and returns the loss. It is measured either in one backward pass or,
+// as GACT does, by running the step again for each tensor. Neither way changes gradients or running statistics.
 #pragma once
 
 #include "autograd/sensitivity.h"
@@ -21,11 +21,11 @@ using CalibrationStep = std::function<Variable()>;
 
 struct Calibration {
   Sensitivities sensitivities{};
-  double gradient = 0;  // its square in the same measure, over all parameters
+  double gradient = 0;  // squared gradient over all parameters, in the same measure
 };
 
-/// Runs each node of a backward pass once more for each quantized tensor that it reads, with that tensor at two bits
-/// (or one less than it has), and notes how the gradients differ: tape.backward(loss, {.before_node =
+/// A hook that reruns each node of a backward pass once per quantized tensor it reads, with that tensor at two bits (or
+/// one fewer than it has), and records the changes of the gradients. Usage: tape.backward(loss, {.before_node =
 /// std::ref(calibration)}).
 class BackwardCalibration {
  public:
@@ -34,10 +34,10 @@ class BackwardCalibration {
   Sensitivities sensitivities() const { return record_.sensitivities(); }
 
  private:
-  /// A change of one gradient of a node, on its way through the nodes behind it.
+  /// A change of one gradient that is propagated to the next node of backward.
   struct Change {
-    std::size_t change;  // its number in the record
-    std::size_t output;  // of the node, that has the gradient
+    std::size_t change;  // the change's number in the record
+    std::size_t output;  // the node's output that the gradient belongs to
     Tensor gradient;
   };
   ErrorMeasure measure_;
@@ -48,9 +48,9 @@ class BackwardCalibration {
 /// One forward and backward pass of `step` under `policy`.
 Calibration calibrate_in_backward(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure);
 
-/// GACT's own measurement (Liu et al. 2022, section 4.2): `step` runs once, and once more for each quantized tensor,
-/// with the same random draws but for those that round this tensor. Half the squared difference of the two gradients is
-/// the variance that quantizing the tensor causes.
+/// GACT's measurement (Liu et al. 2022, section 4.2): runs `step` once, and once more per quantized tensor with the
+/// same random draws except those that round this tensor. Half the squared difference of the two gradients estimates
+/// the variance due to quantizing the tensor.
 Calibration calibrate_by_draws(MemoryPolicy& policy, const CalibrationStep& step, ErrorMeasure measure);
 
 }  // namespace lacuna

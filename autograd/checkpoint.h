@@ -1,4 +1,4 @@
-// Checkpointed regions: forward saves the inputs of a part of the model, backward runs that part again.
+// Checkpointed regions: forward saves only the inputs of a part of the model, and backward recomputes the part.
 // Chen et al. 2016, "Training deep nets with sublinear memory cost"; torch.utils.checkpoint.
 #pragma once
 
@@ -13,23 +13,23 @@ namespace lacuna {
 
 using CheckpointFunction = std::function<std::vector<Variable>(std::vector<Variable>)>;
 
-/// Runs `function(inputs)` and saves nothing but its inputs: backward runs it again on a tape of its own, with the same
-/// random state and memory policy, and walks that back. Ops at its end whose results no gradient needs are not run
-/// again. The function must run the same ops each time and read values through ops alone; parameters it reads need not
-/// be among the inputs. Regions nest. `path` names the region in reports and errors. Where no tape records, it is a
-/// plain call.
+/// Runs `function(inputs)` and saves only its inputs. Backward recomputes the function on a separate tape, with the
+/// same random state and memory policy, and runs backward on that tape. Final ops whose results no gradient needs are
+/// not recomputed. The function must run the same ops each time and access values only through ops; parameters it reads
+/// need not be among the inputs. Regions nest. `path` names the region in reports and errors. Without a recording tape,
+/// this is a plain call.
 std::vector<Variable> checkpoint(Label path, const CheckpointFunction& function, std::vector<Variable> inputs);
-/// The same of one input and one output.
+/// Checkpoints a function of one input and one output.
 Variable checkpoint(Label path, const std::function<Variable(Variable)>& function, Variable input);
 
-/// How many of `modules`, from the first on, the policy of the tape that records wants to be one region; 0: none.
+/// The number of leading modules of `modules` that the recording tape's policy checkpoints as one region; 0: none.
 std::int64_t recomputes(const ModuleRange& modules);
 
-/// Whether forward code runs another time over the same batch: in backward, or while it is measured (calibration.h).
-/// State that follows the data, such as running statistics, stays as it is then.
+/// Whether forward code runs again on the same batch, for a recompute in backward or for calibration (calibration.h).
+/// State that follows the data, such as running statistics, must not change then.
 bool is_recomputing();
 
-/// While it lives, `is_recomputing` is true.
+/// Makes `is_recomputing` true while it lives.
 class RecomputingScope {
  public:
   RecomputingScope();

@@ -1,8 +1,9 @@
-// Saved tensors of a GPU in memory of the host.
+// Offloading of GPU tensors to host memory.
 //
-// Copies run on the device's side stream, beside its kernels. A tensor that is put stays on the device until `buffer`
-// bytes were put after it: its copy begins half way, so that what backward reads first is never copied at all. `get`
-// fetches ahead what was put before, until `buffer` bytes have come back or not yet left. The host waits for nothing.
+// Copies run on the device's side stream and overlap with kernels. A tensor is copied out once `buffer` / 2 bytes have
+// been put after it, and its device memory is freed once `buffer` bytes have. The tensors that backward reads first are
+// thus never copied. `get` prefetches earlier tensors until `buffer` bytes are on the device, fetched or not yet freed.
+// The host never waits.
 #pragma once
 
 #include "autograd/offload_store.h"
@@ -19,10 +20,11 @@
 namespace lacuna {
 
 struct HostStoreOptions {
-  std::int64_t budget = 0;                        // bytes of the host's memory at most; 0: all but the last GiB
-  std::int64_t buffer = std::int64_t{256} << 20;  // bytes on the device that leave, and as many that come back
-  Device device{};  // of the tensors: cuda, or meta, where bytes of the device are counted
-  std::function<void(const std::string&)> warn{};  // told once that a tensor stays on the device; may be null
+  std::int64_t budget = 0;  // maximum bytes of host memory; 0: all but the last GiB
+  std::int64_t buffer = std::int64_t{256}
+                        << 20;  // bytes on the device for tensors on their way out, and for prefetched ones
+  Device device{};              // device of the tensors: cuda, or meta, where only bytes are counted
+  std::function<void(const std::string&)> warn{};  // called once when a tensor stays on the device; may be null
 };
 
 class HostStore final : public OffloadStore {
@@ -30,7 +32,7 @@ class HostStore final : public OffloadStore {
   explicit HostStore(HostStoreOptions options);
   ~HostStore() override;
 
-  /// Nothing where the budget is used up.
+  /// Returns nothing if the budget is used up.
   std::optional<Id> put(const Tensor& tensor) override;
   Tensor get(Id id, bool again) override;
   void drop(Id id) noexcept override;
@@ -38,19 +40,19 @@ class HostStore final : public OffloadStore {
 
  private:
   using MarkPtr = std::unique_ptr<StreamMark>;
-  /// Memory of the host that the device reads and writes at its full speed.
+  /// Page-locked host memory, which the device copies at full speed.
   struct Block {
-    Tensor memory{};            // u8 [whole pages of bytes, and one more], of the CPU
-    std::byte* data = nullptr;  // where its pages begin: only whole ones can be pinned
+    Tensor memory{};            // u8 [bytes rounded up to pages, plus one page], on the CPU
+    std::byte* data = nullptr;  // start of its first whole page: only whole pages can be pinned
     bool is_pinned = false;
   };
   struct Stored {
     Shape shape;
     DType dtype;
     std::int64_t bytes;
-    Block host{};        // empty until its copy begins
-    Tensor on_device{};  // before it has left, and once it was fetched
-    MarkPtr mark{};      // of the copy to or from the host; null: none is under way
+    Block host{};        // empty until the copy starts
+    Tensor on_device{};  // defined until the tensor has left, and again once it is fetched
+    MarkPtr mark{};      // end of the copy to or from the host; null: no copy in progress
     bool has_left = false;
   };
 
@@ -64,10 +66,10 @@ class HostStore final : public OffloadStore {
 
   HostStoreOptions options_;
   std::map<Id, Stored> live_;
-  std::deque<Id> leaving_;                          // those that have not left, in the order of `put`
-  std::multimap<std::int64_t, Block> free_blocks_;  // by bytes: the next step wants the same
+  std::deque<Id> leaving_;                          // tensors that have not left yet, in the order of `put`
+  std::multimap<std::int64_t, Block> free_blocks_;  // by bytes; kept because the next step needs the same sizes
   std::int64_t free_bytes_ = 0, leaving_bytes_ = 0, fetched_bytes_ = 0;
-  std::int64_t bytes_ = 0, highest_ = 0;  // of all that are in the store, now and at most
+  std::int64_t bytes_ = 0, highest_ = 0;  // bytes in the store, now and at the peak
   Id next_ = 1;
   bool is_full_ = false;
 };

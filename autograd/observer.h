@@ -13,7 +13,7 @@ enum class Phase : std::uint8_t { forward, backward };
 /// The work of one op in one direction.
 struct Work {
   std::int64_t bytes = 0;  // read and written, each tensor once
-  std::int64_t macs = 0;   // by definition (Operation::macs)
+  std::int64_t macs = 0;   // multiply-adds by definition (Operation::macs)
 };
 
 /// Called before and after each op of a tape.

@@ -18,13 +18,13 @@ class OffloadStore {
   OffloadStore(const OffloadStore&) = delete;
   OffloadStore& operator=(const OffloadStore&) = delete;
 
-  /// Stores a tensor, which nobody changes any more. Nothing where the store is full: the tensor stays in memory.
+  /// Stores a tensor, which must not change any more. Returns nothing if the store is full; the tensor stays in memory.
   virtual std::optional<Id> put(const Tensor& tensor) = 0;
-  /// The tensor. Fast in about the reverse order of `put`. `again`: `get` may follow for it.
+  /// Loads the tensor. Fast in roughly the reverse order of `put`. `again`: another `get` of it may follow.
   virtual Tensor get(Id id, bool again) = 0;
-  /// Forgets the tensor.
+  /// Removes the tensor.
   virtual void drop(Id id) noexcept = 0;
-  /// Bytes in the store now.
+  /// Bytes currently in the store.
   virtual std::int64_t bytes() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Watching, or skipping, the ops that a thread runs.
+// Interception of the ops that a thread runs.
 #pragma once
 
 #include "autograd/variable.h"
@@ -8,7 +8,7 @@
 
 namespace lacuna {
 
-/// While it lives, it sees every op that this thread runs, recorded or not, as a TorchDispatchMode does. Modes nest.
+/// Intercepts every op that this thread runs while it lives, recorded or not, like a TorchDispatchMode. Modes nest.
 class OpMode {
  public:
   OpMode() : outer_(innermost()) { innermost() = this; }
@@ -16,7 +16,7 @@ class OpMode {
   OpMode(const OpMode&) = delete;
   OpMode& operator=(const OpMode&) = delete;
 
-  /// Before an op: the outputs to take without running it, or none.
+  /// Called before an op. Returns outputs to use in place of running it, or none.
   virtual std::vector<Tensor> outputs_without_running(const Operation&, const std::vector<Variable>& /*inputs*/) {
     return {};
   }

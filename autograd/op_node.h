@@ -5,7 +5,7 @@
 
 namespace lacuna {
 
-/// Bytes of the tensors that are defined.
+/// Total bytes of the defined tensors.
 std::int64_t bytes_of(std::span<const Tensor> tensors);
 
 struct OpNode final : Node {

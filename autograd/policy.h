@@ -1,4 +1,4 @@
-// The interface of memory policies: the question about each saved tensor, and the answer.
+// The interface of memory policies: the facts about each saved tensor (SavedTensorInfo), and the decision (Hold).
 #pragma once
 
 #include "autograd/module_range.h"
@@ -24,104 +24,106 @@ class OffloadStore;
 /// One reader of a saved tensor in the backward pass.
 struct Reader {
   Label op;
-  OpKind kind = OpKind::other;                 // of that op
-  const quant::SlopeLevels* slopes = nullptr;  // of that op's curve, as Operation::slopes
+  OpKind kind = OpKind::other;                 // the op's kind
+  const quant::SlopeLevels* slopes = nullptr;  // the op's Operation::slopes
   Label path;
   Source source{};  // which tensor of that op
   Need need{};
-  bool rematerializes = false;  // reads it to rematerialize another tensor, not for a gradient of its own
-  bool optional = false;        // can do without it
+  bool rematerializes = false;  // reads it to rematerialize another tensor, not to compute a gradient
+  bool optional = false;        // works without the tensor
 };
 
 /// The facts about a saved tensor from which a policy decides how to hold it.
 struct SavedTensorInfo {
-  Label op;                // that made it; empty for an input of the program
-  Label path;              // of the module that ran the op
+  Label op;                // the op that made it; empty for an input of the program
+  Label path;              // path of the module that ran the op
   Source source = output;  // which tensor of that op
-  int occurrence = 0;      // how many tensors of this op, path and source came before it on the tape
+  int occurrence = 0;      // number of earlier tensors on the tape with this op, path and source
   Shape shape;
   DType dtype = DType::f32;
   std::int64_t bytes = 0;
-  std::uint64_t pass = 0;  // differs from pass to pass
-  Label region{};          // the checkpointed region that runs again and holds it meanwhile; empty in forward
-  Need need = Need::sign;  // the strongest of its readers
+  std::uint64_t pass = 0;  // id of the forward pass
+  Label region{};          // the region whose recompute saves the tensor; empty in forward
+  Need need = Need::sign;  // the strongest need of its readers
   Groups groups = Groups::run;
   std::int64_t heads = 1;
-  bool optional = false;           // every reader can do without it: it may be dropped
-  bool parameter = false;          // lives on anyway: keeping it costs nothing
-  bool borrowed = false;           // an input that the caller still holds: a quantized copy would come besides
-  bool can_rematerialize = false;  // its op can compute it again from tensors that are held
-  bool approximate = true;         // those tensors are quantized, or may still be
-  int chain = 0;                   // ops that rematerializing it runs in a row at most, itself included
+  bool optional = false;           // every reader works without it, so it may be dropped
+  bool parameter = false;          // a parameter, which exists anyway: keeping it costs nothing
+  bool borrowed = false;           // an input that the caller still holds: a quantized copy would add memory
+  bool can_rematerialize = false;  // its op can recompute it from held tensors
+  bool approximate = true;         // the tensors it is recomputed from are quantized, or may still be
+  int chain = 0;                   // length of the longest chain of ops to rematerialize it, its own included
   bool results_unread = false;     // no reader needs the tensors that could be rematerialized from this one
   std::span<const Reader> readers;
 
-  /// An input of the program: no op made it.
+  /// Whether it is an input of the program, which no op made.
   bool is_input() const { return op.text().empty(); }
-  /// The op that made it, or `input`.
+  /// The name of the op that made it, or `input`.
   std::string_view maker() const { return is_input() ? "input" : op.text(); }
-  /// Which of its module's tensors it is: `linear`, `add #2` of an op's second, `layer_norm statistic 0`.
+  /// Its name within the module: `linear`, `add #2` for the second `add`, `layer_norm statistic 0`.
   std::string name() const;
-  /// The same in every step of the same program: its path and its name.
+  /// Its path and name, which are equal in every step of the same program.
   std::string key() const;
 };
 
-/// Ranges of column groups that are carried from step to step, so that a tensor is quantized in one pass over it. The
-/// estimate moves by `1 − decay` of the way to what each step has seen (Mesa, section 3.2).
+/// Running estimates of the ranges of column groups, so that quantizing takes one pass over the tensor. Each step moves
+/// an estimate by `1 − decay` of the way to the observed range (Mesa, section 3.2).
 struct RunningRanges {
   double decay = 0.9;
-  bool symmetric = false;            // about zero: [-m, m], m the largest magnitude
+  bool symmetric = false;            // symmetric about zero: [-m, m], m the largest magnitude
   std::vector<quant::Range> ranges;  // [groups]; empty before the first step
 };
 
 /// A policy's answer: how a saved tensor is held until backward.
 struct Hold {
   enum Kind : std::uint8_t {
-    drop,           // not at all: every reader can do without it
-    keep,           // as it is
-    rematerialize,  // computed again by the op that made it, from tensors that are held
-    sign_mask,      // one bit an element
+    drop,           // not held: every reader works without it
+    keep,           // unchanged
+    rematerialize,  // recomputed by the op that made it, from held tensors
+    sign_mask,      // one bit per element
     quantize,
-    offload,  // in a store, as it is or quantized: of reports; a policy answers `keep` or `quantize` with `store`
+    offload,  // in a store, unchanged or quantized. For reports only; a policy answers `keep` or `quantize` with
+              // `store`
   };
   Kind kind = keep;
-  quant::QuantConfig config{};                 // of `quantize`
-  bool signs = false;                          // of `quantize` and `rematerialize`: the exact signs are kept besides
-  const quant::SlopeLevels* slopes = nullptr;  // of `quantize`: 2 bits of the curve's slope at each element, no value
-  RunningRanges* running = nullptr;  // of `quantize` by columns: where the ranges come from; null: from the tensor
-  std::uint64_t draw = 0;            // of `quantize`: which of the step's random draws rounds it
-  OffloadStore* store = nullptr;     // of `keep` and `quantize`: the bytes go there, as long as it takes them
+  quant::QuantConfig config{};  // for `quantize`
+  bool signs = false;           // for `quantize` and `rematerialize`: also keeps the exact signs
+  const quant::SlopeLevels* slopes =
+      nullptr;                       // for `quantize`: stores 2 bits of the activation's slope per element, no values
+  RunningRanges* running = nullptr;  // for `quantize` by columns: the running ranges to use; null: the tensor's own
+  std::uint64_t draw = 0;            // for `quantize`: selects the step's random draws that round it
+  OffloadStore* store = nullptr;     // for `keep` and `quantize`: offloads the bytes there if there is room
 };
 
 std::string_view name_of(Hold::Kind kind);
 
 class MemoryPolicy;
-/// Throws if a policy's answer does not suit the tensor: `drop` is for optional tensors, `rematerialize` for those that
-/// can be, `sign_mask` for Need::sign, `quantize` for Need::value and below.
+/// Throws if a policy's answer is invalid for the tensor: `drop` requires an optional tensor, `rematerialize` one that
+/// can be rematerialized, `sign_mask` Need::sign, `quantize` Need::value or weaker.
 void expect_valid(const Hold& hold, const SavedTensorInfo& info, const MemoryPolicy& policy);
 
-/// Figures that a policy has measured for each saved tensor, for reports: by the tensor's key, then by name.
+/// Values that a policy has measured for each saved tensor, for reports: by the tensor's key, then by name.
 using TensorFigures = std::map<std::string, std::map<std::string, double>>;
 
 /// Decides how saved tensors are held, and which parts of a model are recomputed.
 class MemoryPolicy {
  public:
-  /// `quantizes`: whether `decide` may ever answer `quantize`. Without, rematerialized tensors are known to be exact.
+  /// `quantizes`: whether `decide` may ever answer `quantize`. If not, rematerialized tensors are known to be exact.
   explicit MemoryPolicy(bool quantizes = false) : quantizes_(quantizes) {}
   virtual ~MemoryPolicy() = default;
   bool quantizes() const { return quantizes_; }
 
   virtual std::string_view name() const = 0;
-  /// Called once for each saved tensor that is not a parameter. The answer must suit the tensor (expect_valid).
+  /// Called once for each saved tensor that is not a parameter. The answer must be valid for the tensor (expect_valid).
   virtual Hold decide(const SavedTensorInfo& info) = 0;
-  /// How many of `modules`, from the first on, are one region that saves its input alone and runs again in backward;
-  /// 0: none. `within`: the region that runs again at the moment and contains them; empty in forward.
+  /// The number of leading modules of `modules` to checkpoint as one region, which saves only its input and is
+  /// recomputed in backward; 0: none. `within`: the enclosing region that is being recomputed; empty in forward.
   virtual std::int64_t recomputes(const ModuleRange& modules, std::string_view within);
-  /// State that the next step depends on, by name: tensors on the CPU.
+  /// State on which the next step depends, by name, as CPU tensors.
   virtual std::map<std::string, Tensor> state() const { return {}; }
-  /// Throws, and changes nothing, if `state` could not have returned that.
+  /// Restores the state. Throws and changes nothing if `state` is not valid for this policy.
   virtual void set_state(const std::map<std::string, Tensor>& state);
-  /// Ranges or sensitivities as they are now, which metrics.jsonl notes over training.
+  /// Current ranges or sensitivities, which metrics.jsonl records during training.
   virtual TensorFigures figures() const { return {}; }
 
  private:
@@ -135,10 +137,10 @@ struct MemoryPolicyKind {
 };
 Registry<MemoryPolicyKind>& memory_policies();
 
-/// The policy `name`; rejects unknown names and settings.
+/// Creates the policy `name`. Rejects unknown names and settings.
 std::unique_ptr<MemoryPolicy> make_policy(std::string_view name, const SettingValues& settings = {});
 
-/// Registers a class with `name`, a table `settings()` and a constructor from Settings.
+/// Registers a policy class that has a `name`, a table `settings()` and a constructor from Settings.
 template <class Policy>
 struct RegisterPolicy {
   RegisterPolicy() {

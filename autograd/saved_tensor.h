@@ -1,13 +1,13 @@
-// A tensor between forward and backward.
+// A tensor that is saved between forward and backward.
 //
-// Undecided at first: ops that need the tensor in backward add themselves as readers, and say how exactly they need it.
+// It starts undecided: ops that need the tensor in backward add themselves as readers, with the precision they need.
 // Once no variable names the tensor, or when backward begins, the tape calls `finalize`: the memory policy chooses how
 // to hold it (holders/holder.h), for the strongest need of its readers. A tensor without readers is freed. In backward
 // each reader calls `release_reader`, and the last call frees the holder.
 //
-// Example: y = linear(x, weight) with a frozen weight. Linear's `saves` table asks for x only for the gradient of the
-// weight, which is not wanted, so the tape adds no reader to x, and x is dropped. The weight gets a reader, for the
-// gradient of x; as a parameter it is kept, at no cost.
+// Example: y = linear(x, weight) with a frozen weight. Linear's `saves` table lists x only for the gradient of the
+// weight, which is not wanted, so the tape adds no reader to x, and x is freed. The weight gets a reader for the
+// gradient of x; as a parameter it is kept at no cost.
 #pragma once
 
 #include "autograd/holders/holder.h"
@@ -31,22 +31,22 @@ struct Producer {
 /// The tape of a saved tensor.
 struct TapePlace {
   std::uint64_t tape = 0;
-  std::uint64_t pass = 0;  // as SavedTensorInfo
+  std::uint64_t pass = 0;  // see SavedTensorInfo
   Label region{};
 };
 
 /// Tensors that no variable names any more and that are not finalized yet, oldest first. The tape reserves room for all
-/// of its tensors, because destructors of variables add to it and must not allocate.
+/// its tensors, because destructors of variables append to the queue and must not allocate.
 using SavedTensorQueue = std::vector<std::weak_ptr<SavedTensor>>;
 
-/// How a tensor is held, for reports.
+/// A report of how a tensor is held.
 struct SavedTensorReport {
-  SavedTensorInfo info;  // its span of readers is empty: see `readers`
+  SavedTensorInfo info;  // its span of readers is empty; use `readers`
   Hold::Kind hold;
   std::int64_t bytes;
-  int bits;    // per element, of a quantized tensor
-  bool slope;  // holds slopes of the curve that reads it, not values
-  bool signs;  // holds one bit per element, alone or besides
+  int bits;    // per element, for a quantized tensor
+  bool slope;  // holds slopes of the activation that reads it, not values
+  bool signs;  // holds sign bits, alone or in addition
   std::vector<Reader> readers;
 };
 
@@ -66,65 +66,67 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   void set_region_input(SavedTensorPtr saved) { region_input_ = std::move(saved); }
   /// Counts the variables that name the tensor.
   void add_name() { ++names_; }
-  /// Removes a name. The last one queues the tensor for `finalize`, which the tape calls before the next op allocates.
+  /// Removes a name. Removing the last one queues the tensor for `finalize`, which the tape calls before the next op
+  /// allocates.
   void remove_name() noexcept;
-  /// The tensors that its op can compute it from again.
+  /// Sets the tensors from which its op can recompute it.
   void set_origin(Origin origin);
-  /// An op will read the tensor in backward.
+  /// Adds an op that reads the tensor in backward.
   void add_reader(const Reader& reader, Groups groups = Groups::run, std::int64_t heads = 1);
   void reserve_readers(std::size_t more) { readers_.reserve(readers_.size() + more); }
-  /// Takes back the last `add_reader`.
+  /// Undoes the last `add_reader`.
   void withdraw_reader();
-  /// An op takes the tensor as an input. `is_read`: its backward may read it, or rematerialize its output from it.
+  /// Notes that an op takes the tensor as an input. `is_read`: the op's backward may read the tensor, or rematerialize
+  /// its output from it.
   void note_use(bool is_read) {
     is_used_ = true;
     may_be_read_ |= is_read;
   }
-  /// How elements share ranges when quantized; of several readers' hints the strictest counts.
+  /// Adds a reader's hint on which elements share ranges when quantized. The strictest hint counts.
   void add_hint(Groups groups, std::int64_t heads);
   /// Whether the tensor is undecided and lies in this memory.
   bool is_of(const Tensor& tensor) const { return tensor_.defined() && tensor_.storage() == tensor.storage(); }
 
-  /// Asks the policy, once, and makes the holder.
+  /// Asks the policy once and creates the holder.
   void finalize();
   void finalize_if_unnamed();
-  /// Finalized without its values: takes no further reader.
+  /// Whether it is finalized without values, so that it accepts no further reader.
   bool is_discarded() const;
-  /// Frees the tensor, because its tape is gone.
+  /// Frees the tensor when its tape is destroyed.
   void discard();
 
   // Backward: finalized.
 
-  /// The tensor in `shape`, for the op `reader`. If more readers follow, a rematerialized tensor is computed as a whole
-  /// and kept for them.
+  /// The tensor in `shape`, for the op `reader`. If more readers follow, a rematerialized tensor is computed whole and
+  /// kept for them.
   Operand operand(const Shape& shape, Label reader);
-  /// The same for a reader that needs signs only. `optional`: undefined if no signs are held.
+  /// The tensor for a reader that needs only signs. `optional`: the result is undefined if no signs are held.
   Operand signs(const Shape& shape, Label reader, bool optional);
   /// The values as one tensor.
   Tensor whole(Label reader);
-  /// A reader is done.
+  /// Releases one reader; the last one frees the holder.
   void release_reader();
-  /// Whether the holder survives the backward pass that begins now, for another pass.
+  /// Sets whether the holder survives the backward pass that begins now, for another pass (retain_graph).
   void set_retained(bool retained) { is_retained_ = retained; }
 
-  // Facts about the tensor.
+  // Properties of the tensor.
 
   SavedTensorInfo info() const;
   std::string key() const { return info().key(); }
   bool is_extra_output() const { return producer_.source.kind == Source::Kind::extra_output; }
-  /// Whether values that are read may differ from those of forward: quantized, or rematerialized from a quantized
-  /// tensor. An undecided tensor may still be quantized.
+  /// Whether backward may read values that differ from forward's: quantized ones, or ones rematerialized from a
+  /// quantized tensor. True for an undecided tensor that may still be quantized.
   bool is_approximate() const;
-  /// The tensors that it is, or may be, rematerialized from.
+  /// The tensors from which it is, or may be, rematerialized.
   std::span<const SavedTensorPtr> sources() const;
-  /// The holder of a quantized tensor; null for others.
+  /// The holder of a quantized tensor; null for other tensors.
   Quantized* quantized();
-  /// Has readers, and is not dropped.
+  /// Whether it has readers and is not dropped.
   bool is_held() const;
   SavedTensorReport report() const;
   /// Bytes held for backward: 0 for a parameter, whose memory is not the tape's.
   std::int64_t held_bytes() const;
-  /// Bytes that one reader reads.
+  /// Bytes of memory traffic of one reader.
   std::int64_t read_bytes() const;
 
  private:
@@ -141,9 +143,9 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   void expect_unchanged(Label reader) const;
   void free();
 
-  Tensor tensor_;                 // until it is finalized
-  std::optional<Holder> holder_;  // from then on
-  Origin origin_;                 // until it is finalized
+  Tensor tensor_;                 // defined until `finalize`
+  std::optional<Holder> holder_;  // set by `finalize`
+  Origin origin_;                 // valid until `finalize`
   MemoryPolicy& policy_;
   SavedTensorQueue* queue_;  // the tape's; null once the tape is gone
   bool is_queued_ = false;
@@ -153,15 +155,15 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   Shape shape_;
   DType dtype_;
   Device device_;
-  std::uint64_t version_;  // of the storage when it was recorded
+  std::uint64_t version_;  // version of the storage when it was recorded
   bool is_parameter_;
-  Owner owner_;  // of the storage before it was saved
+  Owner owner_;  // owner of the storage before it was saved
 
   std::vector<Reader> readers_;
-  std::size_t done_ = 0;  // readers that are done in this backward pass
+  std::size_t done_ = 0;  // number of readers released in this backward pass
   int names_ = 0;
   bool is_retained_ = false;
-  bool offers_signs_ = false;  // to readers that could do without: other tensors would show them approximate ones
+  bool offers_signs_ = false;  // offers exact signs to optional readers, which would otherwise compute approximate ones
   Need need_ = Need::sign;
   std::vector<std::weak_ptr<SavedTensor>> results_;  // tensors that could be rematerialized from this one
   bool is_used_ = false, may_be_read_ = false;       // see note_use

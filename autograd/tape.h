@@ -4,10 +4,10 @@
 //   Variable loss = [&] { const Recording recording(tape); return model.forward(batch); }();
 //   tape.backward(loss);  // adds to the gradient of every parameter that requires one
 //
-// The tape keeps a node (node.h) per op. Of the op's `saves` table (core/op.h) it takes the rows whose gradients are
-// wanted, and saves their tensors (saved_tensor.h): with a frozen weight, a linear layer saves no input. How a tensor
-// is held until backward is decided by the memory policy (policy.h) as soon as no variable names the tensor. The tape
-// asks the policy before the next op allocates, not in the variable's destructor, so that errors can be caught.
+// The tape records a node (node.h) per op. It saves the tensors (saved_tensor.h) of those rows of the op's `saves`
+// table (core/op.h) whose gradients are wanted: a linear layer with a frozen weight saves no input. Once no variable
+// names a tensor, the memory policy (policy.h) decides how to hold it until backward. The tape asks the policy before
+// the next op allocates, not in the variable's destructor, so that errors can be caught.
 #pragma once
 
 #include "autograd/apply.h"
@@ -22,18 +22,18 @@
 
 namespace lacuna {
 
-/// Called with a leaf once its gradient is complete. May take the gradient away and change the leaf's tensor in place.
+/// Called with a leaf once its gradient is complete. May take the gradient and change the leaf's tensor in place.
 using GradientHook = std::function<void(const Leaf&)>;
 
 struct BackwardOptions {
-  /// Called in this order for each leaf once its gradient is complete. If a hook takes the gradient away, later hooks
-  /// do not see that leaf.
+  /// Hooks called in this order for each leaf once its gradient is complete. If a hook takes the gradient, later hooks
+  /// are not called for that leaf.
   std::vector<GradientHook> post_accumulate_grad_hooks{};
-  /// Keeps the saved tensors, so that backward can run again.
+  /// Keeps the saved tensors for another backward pass.
   bool retain_graph = false;
-  /// Collects the gradients of parameters in this map; the leaves' own gradients stay as they are.
+  /// Collects the gradients of parameters in this map and leaves those of the leaves unchanged.
   LeafGradients* leaf_gradients = nullptr;
-  /// Called before each node's backward, those of checkpointed regions included (calibration.h).
+  /// Called before each node's backward, also within checkpointed regions (calibration.h).
   NodeHook before_node{};
 };
 
@@ -49,9 +49,9 @@ class Tape {
 
   /// Decides how each remaining saved tensor is held. `backward` calls it first.
   void finalize();
-  /// Adds the gradients of `losses` to the gradients of the leaves. Each loss comes with its own gradient, of the same
-  /// shape and type; undefined means 1, for a loss of one element. Frees the saved tensors, so that a second call is an
-  /// error, unless `retain_graph` is set. A call after one that threw is an error too.
+  /// Accumulates the gradients of `losses` in the leaves. Each loss comes with its own gradient, of the same shape and
+  /// type; undefined means 1, for a loss of one element. Frees the saved tensors, so a second call is an error unless
+  /// `retain_graph` is set. A call after one that threw is an error too.
   void backward(std::vector<std::pair<Variable, Tensor>> losses, const BackwardOptions& options = {});
   void backward(const Variable& loss, const BackwardOptions& options = {}) { backward({{loss, {}}}, options); }
 
@@ -67,22 +67,22 @@ class Tape {
 
   /// The tape of this thread's innermost Recording, or null.
   static Tape* current();
-  /// The same, but null under NoGrad.
+  /// The tape that records ops: `current`, but null under NoGrad.
   static Tape* recording();
   MemoryPolicy& policy() { return policy_; }
-  /// The id of the step's outermost tape, whose backward pass runs regions again on tapes of their own.
+  /// The id of the step's outermost tape, whose backward pass recomputes regions on separate tapes.
   std::uint64_t pass() const { return place_.pass; }
-  /// The region that runs again; empty in forward.
+  /// The region that is being recomputed; empty in forward.
   Label region() const { return place_.region; }
   Observer* observer() const { return observer_; }
-  /// Decides how the tensors are held that no variable names any more. Called before an op allocates.
+  /// Finalizes the tensors that no variable names any more. Called before an op allocates.
   void finalize_released();
-  /// The tape's record of a tensor, made if there is none.
+  /// The tape's record of a tensor, created if there is none.
   SavedTensorPtr saved_tensor(const Tensor& tensor, const Producer& producer);
   SavedTensorPtr saved_tensor(const Variable& variable);
-  /// Returns the node's number.
+  /// Adds a node and returns its number.
   std::int64_t add(std::unique_ptr<Node> node);
-  /// `variable` is output number `index` of the node; of no node if that is -1.
+  /// Marks `variable` as output `index` of the node, or of no node if `node` is -1.
   void set_producer(Variable& variable, const Producer& producer, std::int64_t node, int index = 0);
 
  private:
@@ -94,10 +94,10 @@ class Tape {
   std::map<std::tuple<std::uint64_t, std::size_t, std::int64_t>, std::weak_ptr<SavedTensor>>
       saved_;                                                               // by storage, offset and bytes
   std::vector<std::weak_ptr<SavedTensor>> order_;                           // in the order of forward
-  std::map<std::tuple<Label, Label, Source::Kind, int>, int> occurrences_;  // of op, path and source
+  std::map<std::tuple<Label, Label, Source::Kind, int>, int> occurrences_;  // by op, path and source
   SavedTensorQueue released_;
-  std::size_t released_begin_ = 0;                // the first of `released_` that is not decided yet
-  std::unordered_map<const Leaf*, int> readers_;  // nodes that read each leaf
+  std::size_t released_begin_ = 0;                // the first entry of `released_` that is not finalized
+  std::unordered_map<const Leaf*, int> readers_;  // number of nodes that read each leaf
   std::int64_t saved_bytes_ = 0;
   bool consumed_ = false;
   Observer* observer_ = nullptr;

@@ -1,4 +1,4 @@
-// A tensor that the tape knows, and the leaves that gather gradients.
+// Variables: tensors that the tape tracks, and leaves that accumulate gradients.
 #pragma once
 
 #include "core/op.h"
@@ -23,34 +23,33 @@ struct Edge {
   bool leads_somewhere() const { return node >= 0 || leaf != nullptr; }
 };
 
-/// A tensor that gathers a gradient: a parameter, or an input that requires one.
+/// A tensor that accumulates a gradient: a parameter, or an input that requires one.
 struct Leaf {
   Shape shape;
   Label path;
-  Tensor gradient;                       // undefined until a backward pass reached the leaf
-  Purpose purpose = Purpose::gradients;  // of the gradient's memory
-  std::optional<DType> gradient_type{};  // what it is stored as; nothing: as it comes
-  Edge onward{};                         // of an input of a region that runs again: where its gradient goes then
+  Tensor gradient;                       // undefined until a backward pass reaches the leaf
+  Purpose purpose = Purpose::gradients;  // purpose of the gradient's memory
+  std::optional<DType> gradient_type{};  // type to store the gradient in; empty: as computed
+  Edge onward{};                         // for an input of a recomputed region: destination of its gradient
 };
 
-/// A handle to a tensor: copies name the same value. While a variable names a value, the tape does not decide how to
-/// hold it for backward; a caller that is done with a value moves it into the next op.
+/// A handle to a tensor; copies name the same value. The tape decides how to hold a value for backward only once no
+/// variable names it, so a caller that is done with a value should move it into the next op.
 class Variable {
  public:
   Variable() = default;  // undefined: an absent optional input
-  /// A constant, or a leaf that gathers a gradient. `path` names it in reports.
+  /// A constant, or a leaf that accumulates a gradient. `path` names it in reports.
   explicit Variable(Tensor tensor, bool requires_grad = false, std::string_view path = {});
   /// The result of an op in the module at `path`.
   static Variable computed(Tensor tensor, Label path);
 
-  /// False for a default-constructed variable and for one that was moved away: all but requires_grad, edge and leaf is
-  /// an error then.
+  /// False for a default-constructed or moved-from variable, whose accessors except requires_grad and leaf throw.
   bool defined() const { return value_ != nullptr; }
   const Tensor& tensor() const { return value().tensor; }
   const Shape& shape() const { return tensor().shape(); }
   DType dtype() const { return tensor().dtype(); }
   Device device() const { return tensor().device(); }
-  /// A leaf's name, or a constant's.
+  /// The name of a leaf or constant.
   std::string_view path() const { return value().path.text(); }
 
   /// Whether the gradient of some leaf depends on this value.
@@ -62,11 +61,11 @@ class Variable {
   void set_grad(Tensor gradient) { gathering().gradient = std::move(gradient); }
   /// Stores the gradient as `type` from now on.
   void set_gradient_type(DType type);
-  /// Null for all but leaves that require a gradient.
+  /// The leaf; null for variables that are not leaves requiring a gradient.
   const Leaf* leaf() const { return value_ ? value_->edge.leaf.get() : nullptr; }
   const Edge& edge() const { return value().edge; }
 
-  /// The same value under another shape. Copies nothing, in either direction.
+  /// The same value under another shape. Copies nothing in forward or backward.
   Variable reshape(const Shape& shape) const;
   /// The same tensor as a constant.
   Variable detach() const;
@@ -76,7 +75,7 @@ class Variable {
   struct Value {
     Tensor tensor;
     Edge edge;
-    SavedTensorPtr saved;  // on the tape that saw it last
+    SavedTensorPtr saved;  // on the tape that used it last
     Label path;
     bool is_leaf = true;
     ~Value();
@@ -87,7 +86,7 @@ class Variable {
     return *value_;
   }
   Leaf& gathering() const;
-  /// Names this value's tensor under another shape.
+  /// A variable that names this value's tensor under another shape.
   Variable alias(const Shape& shape) const;
   [[noreturn]] static void throw_undefined();
 

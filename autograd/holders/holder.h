@@ -1,14 +1,14 @@
-// Holders: how a saved tensor waits for backward, one class for each way.
+// Holders: the representations of a saved tensor between forward and backward, one class per way to hold it.
 //
-// `make_holder` makes one of the memory policy's answer (Hold). Backward reads the tensor through it as an Operand. A
-// holder derives from HolderBase and has
+// `make_holder` creates a holder from the memory policy's answer (Hold). Backward reads the tensor through it as an
+// Operand. A holder derives from HolderBase and has
 //
 //   static constexpr Hold::Kind kind;
-//   std::int64_t bytes() const;                // that it takes
+//   std::int64_t bytes() const;                // bytes held
 //   Operand::Form read(const ReadRequest&);    // the tensor, as the operand of an op's backward
 //   void release();                            // frees it
 //
-// A new way to hold a tensor is a class here, a member of `Holder`, and a line of `make_holder`.
+// To add a way to hold a tensor, add a class here, a member of `Holder`, and a line in `make_holder`.
 #pragma once
 
 #include "autograd/offload_store.h"
@@ -25,41 +25,41 @@ namespace lacuna {
 class SavedTensor;
 using SavedTensorPtr = std::shared_ptr<SavedTensor>;
 
-/// The op that made a tensor, and the saved tensors from which it can compute it again.
+/// The op that made a tensor, and the saved tensors from which the op can recompute it.
 struct Origin {
   std::shared_ptr<const Operation> op;
-  std::vector<SavedTensorPtr> sources;  // as op->rematerializes(); null where an optional input is absent
-  std::vector<Shape> shapes;            // the shapes those tensors had for the op
+  std::vector<SavedTensorPtr> sources;  // in the order of op->rematerializes(); null if an optional input is absent
+  std::vector<Shape> shapes;            // the shapes of those tensors as the op saw them
 };
 
 struct ReadRequest {
-  const Shape& shape;  // to read the tensor in
+  const Shape& shape;  // the shape to read the tensor in
   Label reader;        // the op, for errors
-  bool as_whole;       // another reader follows: a rematerialized tensor is computed whole and kept for it
+  bool as_whole;       // another reader follows, so a rematerialized tensor is computed whole and kept
   bool retain_graph;   // backward may run again
 };
 
-/// The part that most holders share.
+/// Default implementations for most holders.
 struct HolderBase {
-  /// Whether values can be read: otherwise the tensor takes no further readers.
+  /// Whether values can be read. If not, the tensor accepts no further readers.
   static constexpr bool has_values = true;
-  /// Whether it keeps slopes of a curve in place of values.
+  /// Whether it holds slopes of an activation in place of values.
   static constexpr bool has_slopes = false;
   /// Bits per element of a quantized tensor.
   int bits() const { return 0; }
-  /// Whether the values that are read differ from those of forward.
+  /// Whether the values it returns differ from those of forward.
   bool is_approximate() const { return false; }
-  /// Whether somebody changed the values in place.
+  /// Whether the values were changed in place since forward.
   bool is_changed() const { return false; }
   /// Sign bits (quant::pack_signs), u8 [ceil(count / 8)]; undefined if there are none.
   Tensor signs() const { return {}; }
-  /// The saved tensors that it reads.
+  /// The saved tensors from which it reads.
   std::span<const SavedTensorPtr> sources() const { return {}; }
-  /// A backward pass is done, and another one may follow.
+  /// Prepares for another backward pass after one is done.
   void rewind() {}
 };
 
-/// Nothing: every reader can do without.
+/// Holds nothing: every reader works without the tensor.
 struct Dropped : HolderBase {
   static constexpr Hold::Kind kind = Hold::drop;
   static constexpr bool has_values = false;
@@ -68,11 +68,11 @@ struct Dropped : HolderBase {
   void release() {}
 };
 
-/// The tensor itself.
+/// Holds the tensor itself.
 class Kept : public HolderBase {
  public:
   static constexpr Hold::Kind kind = Hold::keep;
-  /// `is_owned`: the memory counts as saved until it is released; otherwise somebody else keeps it anyway.
+  /// `is_owned`: the memory counts as saved until it is released; otherwise another owner keeps it anyway.
   Kept(const Tensor& values, std::uint64_t version, const Owner& before, const Owner& saved, bool is_owned);
   std::int64_t bytes() const { return is_owned_ && values_.defined() ? values_.bytes() : 0; }
   bool is_changed() const { return values_.defined() && values_.storage()->version() != version_; }
@@ -81,12 +81,12 @@ class Kept : public HolderBase {
 
  private:
   Tensor values_;
-  std::uint64_t version_;  // of the storage in forward
-  Owner before_;           // of the memory until it was saved
+  std::uint64_t version_;  // version of the storage in forward
+  Owner before_;           // owner of the memory until it was saved
   bool is_owned_;
 };
 
-/// One bit per element: whether it is positive.
+/// Holds one bit per element, which is set if the element is positive.
 class SignMask : public HolderBase {
  public:
   static constexpr Hold::Kind kind = Hold::sign_mask;
@@ -101,7 +101,7 @@ class SignMask : public HolderBase {
   Tensor bits_;
 };
 
-/// 1 to 8 bits per element, and exact signs besides if an op needs them.
+/// Holds 1 to 8 bits per element, and exact signs in addition if an op needs them.
 class Quantized : public HolderBase {
  public:
   static constexpr Hold::Kind kind = Hold::quantize;
@@ -114,7 +114,7 @@ class Quantized : public HolderBase {
   void release();
 
   const quant::QuantConfig& config() const { return values_.config; }
-  /// For calibration: reads as if the values were quantized a second time, with this.
+  /// For calibration: makes reads return the values quantized a second time with this configuration.
   void set_coarser(const std::optional<quant::QuantConfig>& config) { coarser_ = config; }
 
  private:
@@ -123,7 +123,8 @@ class Quantized : public HolderBase {
   std::optional<quant::QuantConfig> coarser_{};
 };
 
-/// 2 bits per element: where on the curve that reads the tensor the slope is about that of forward.
+/// Holds 2 bits per element: a point of the activation that reads the tensor at which the slope is about that of
+/// forward.
 class Slopes : public HolderBase {
  public:
   static constexpr Hold::Kind kind = Hold::quantize;
@@ -140,11 +141,11 @@ class Slopes : public HolderBase {
   const quant::SlopeLevels* levels_;
 };
 
-/// Computed again by the op that made it, as one more reader of the tensors it comes from.
+/// Recomputes the tensor with the op that made it, as an additional reader of that op's saved tensors.
 class Rematerialized : public HolderBase {
  public:
   static constexpr Hold::Kind kind = Hold::rematerialize;
-  /// Becomes a reader of the sources of `origin`, which it moves from. `info`: of this tensor.
+  /// Becomes a reader of the sources of `origin`, which is moved from. `info`: the facts about this tensor.
   Rematerialized(Origin& origin, const SavedTensorInfo& info, Device device, Tensor signs);
   std::int64_t bytes() const { return signs_.defined() ? signs_.bytes() : 0; }
   bool is_approximate() const;
@@ -164,17 +165,17 @@ class Rematerialized : public HolderBase {
   Device device_;
   Label op_, path_;
   Tensor signs_;
-  Tensor whole_{};  // once it is computed for several readers
+  Tensor whole_{};  // defined once computed for several readers
 };
 
-/// An input of a checkpointed region that runs again, read from the tensor that forward saved in few bits.
+/// An input of a checkpointed region that is being recomputed, read from the quantized tensor that forward saved.
 class RegionInput : public HolderBase {
  public:
   static constexpr Hold::Kind kind = Hold::keep;
-  /// `saved` belongs to the tape whose backward runs the region, and is released there.
+  /// `saved` belongs to the tape whose backward recomputes the region, and is released there.
   explicit RegionInput(SavedTensorPtr saved) : saved_(std::move(saved)) {}
   std::int64_t bytes() const { return 0; }
-  bool is_approximate() const { return true; }  // decoded by blocks, as Quantized
+  bool is_approximate() const { return true; }  // decoded block by block, like Quantized
   Operand::Form read(const ReadRequest& request) const;
   void release() { saved_ = {}; }
 
@@ -182,11 +183,12 @@ class RegionInput : public HolderBase {
   SavedTensorPtr saved_;
 };
 
-/// In a store: the tensor itself, or its quantized bytes. The first reader brings it back into memory for all of them.
+/// Holds the tensor, or its quantized copy, in an offload store. The first reader loads it back into memory for all
+/// readers.
 class Offloaded : public HolderBase {
  public:
   static constexpr Hold::Kind kind = Hold::offload;
-  /// `quantized`: what the bytes in the store are of, without them.
+  /// `quantized`: the description of the quantized tensor whose bytes are in the store, without the bytes.
   Offloaded(OffloadStore& store, OffloadStore::Id id, const Owner& saved,
             std::optional<quant::QuantizedTensor> quantized = {}, Tensor signs = {});
   std::int64_t bytes() const;
@@ -196,7 +198,7 @@ class Offloaded : public HolderBase {
   Operand::Form read(const ReadRequest& request);
   void rewind() { unload(); }
   void release();
-  /// Brings it back; null where it is not quantized.
+  /// Loads the quantized tensor; null if the tensor is not quantized.
   Quantized* quantized();
 
  private:
@@ -208,26 +210,26 @@ class Offloaded : public HolderBase {
   Owner saved_;
   std::optional<quant::QuantizedTensor> quantized_;
   Tensor signs_;
-  Tensor values_{};                   // while it is back
-  std::optional<Quantized> codes_{};  // the same, of a quantized tensor
+  Tensor values_{};                   // defined while loaded
+  std::optional<Quantized> codes_{};  // the loaded copy of a quantized tensor
 };
 
 using Holder = std::variant<Dropped, Kept, SignMask, Quantized, Slopes, Rematerialized, RegionInput, Offloaded>;
 
-/// The inputs from which a holder is made.
+/// The inputs of `make_holder`.
 struct HolderInputs {
   const Tensor& values;
-  std::uint64_t version;  // of their storage in forward
+  std::uint64_t version;  // version of their storage in forward
   const SavedTensorInfo& info;
-  const Owner& owner;  // of their memory until now
+  const Owner& owner;  // current owner of their memory
   bool is_owned;       // see Kept
-  Origin& origin;      // a rematerialized tensor moves from it
+  Origin& origin;      // a rematerialized holder moves from it
 };
 
-/// Quantizes as a policy's answer says. `key`: of the tensor; its rounding is random by key and step.
+/// Quantizes according to a policy's answer. `key`: the tensor's key; the random rounding depends on key and step.
 quant::QuantizedTensor quantize(const Tensor& values, const std::string& key, const Hold& hold);
 
-/// Allocates before it changes anything: after running out of memory it can be called again.
+/// Creates the holder. Allocates before it changes anything, so it can be called again after an out-of-memory error.
 Holder make_holder(const Hold& hold, const HolderInputs& tensor);
 
 }  // namespace lacuna

@@ -1,4 +1,4 @@
-// Bit allocation: how many bits each saved tensor gets.
+// Bit allocation: chooses the number of bits for each saved tensor.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace lacuna {
 /// One way to hold a tensor.
 struct HoldCost {
   std::int64_t bytes = 0;
-  double cost = 0;  // to be minimized, summed over tensors
+  double cost = 0;  // the sum over tensors is minimized
 };
 
 struct HoldPlan {
@@ -22,43 +22,44 @@ struct HoldPlan {
   double least_cost = 0;  // lower bound over all choices within the bytes (Lagrange)
 };
 
-/// Chooses one way per tensor with the least total cost within `bytes`; the first way of each if not even those fit.
-/// The ways of a tensor are ordered by bytes. Takes the step that saves most cost per byte first (Everett 1963), so the
-/// result is optimal up to the last step; `least_cost` bounds the distance from the optimum.
+/// Chooses one way per tensor so that the total cost within `bytes` is minimal, or the first way of each if even those
+/// do not fit. The ways of a tensor are ordered by bytes. A greedy method takes the step that saves the most cost per
+/// byte first (Everett 1963), so the result is optimal up to the last step; `least_cost` bounds the gap to the optimum.
 HoldPlan choose_ways(std::span<const std::vector<HoldCost>> tensors, std::int64_t bytes);
 
 /// A tensor whose bits are to be chosen.
 struct BitChoice {
   std::int64_t elements = 0;
-  std::int64_t range_bytes = 0;     // steps and origins
-  std::int64_t hadamard_bytes = 0;  // the same with few bits (quant::uses_hadamard): steps and means
-  double sensitivity = 0;           // variance of the gradient per relative squared error of the tensor
-  std::int64_t exact_bytes = 0;     // of the tensor itself, if it may be kept; otherwise 0
+  std::int64_t range_bytes = 0;     // bytes of steps and origins
+  std::int64_t hadamard_bytes = 0;  // bytes of steps and means, with few bits (quant::uses_hadamard)
+  double sensitivity = 0;           // gradient variance per relative squared error of the tensor
+  std::int64_t exact_bytes = 0;     // bytes of the unquantized tensor, if it may be kept; otherwise 0
 };
 
-/// Stands for a tensor that is kept unquantized.
+/// The number of bits that denotes an unquantized tensor.
 inline constexpr int exact_bits = 32;
 
 /// The widths to choose from, ascending. 7 bits need more planes than 8 and gain nothing.
 inline constexpr std::array bit_widths{1, 2, 3, 4, 5, 6, 8, exact_bits};
-/// Bytes of the quantized tensor with its ranges; of the tensor itself at `exact_bits`.
+/// Bytes of the quantized tensor with its ranges, or of the unquantized tensor at `exact_bits`.
 std::int64_t held_bytes(const BitChoice& choice, int bits);
 
 struct BitPlan {
   std::vector<int> bits;      // [choices]
-  std::int64_t bytes = 0;     // with ranges
-  double variance = 0;        // of the gradient, predicted
+  std::int64_t bytes = 0;     // including ranges
+  double variance = 0;        // predicted variance of the gradient
   double least_variance = 0;  // lower bound over all allocations within the bytes
 };
 
-/// A sensitivity counts as at least this part of what the tensor's size alone suggests: a branch whose last norm starts
-/// at zero has no sensitivity yet, and will have one.
+/// The lower bound of a sensitivity, relative to the one expected from the tensor's size. It covers branches whose last
+/// norm starts at zero: they have no sensitivity at first but will have one.
 inline constexpr double least_share_of_usual = 0.01;
 
-/// Minimizes the predicted variance within `bytes` by `choose_ways`. One bit per tensor if not even that fits.
+/// Minimizes the predicted variance within `bytes` by `choose_ways`. Chooses one bit per tensor if even that does not
+/// fit.
 BitPlan allocate_bits(std::span<const BitChoice> choices, std::int64_t bytes);
 
-/// Squared error of quantizing normally distributed values with quant::min_error_config(bits), relative to their
+/// The squared error of quantizing normally distributed values with quant::min_error_config(bits), relative to their
 /// variance; 0 for `exact_bits`.
 double code_variance(int bits);
 

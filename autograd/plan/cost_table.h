@@ -1,4 +1,4 @@
-// Costs of operations in seconds: the one table by which plans are compared.
+// The cost model by which plans are compared: seconds per operation.
 #pragma once
 
 #include "autograd/plan/bit_allocation.h"
@@ -9,29 +9,29 @@
 
 namespace lacuna {
 
-/// Nominal rates of two cores with AVX-512. Plans depend on their ratios alone.
+/// Nominal rates of two cores with AVX-512. Plans depend only on the ratios.
 struct CostTable {
-  double macs = 1.5e11;   // multiply-adds a second in matrix products
-  double bytes = 4.5e10;  // bytes a second, read or written, in a pass that does little else
+  double macs = 1.5e11;   // multiply-adds per second in matrix products
+  double bytes = 4.5e10;  // bytes per second, read or written, in a memory-bound pass
   // Seconds per byte of a quantized tensor: encoded once, decoded about twice in backward.
   double dithered = 6.5e-11;
-  double hadamard = 1.5e-10;  // of few bits (quant::uses_hadamard)
-  double disk = 1e9;          // bytes a second, written or read, of the disk of memory.offload
+  double hadamard = 1.5e-10;  // with few bits (quant::uses_hadamard)
+  double disk = 1e9;          // bytes per second, written or read, of the disk in memory.offload
 
   double op_seconds(std::int64_t op_macs, std::int64_t op_bytes) const {
     return std::max(static_cast<double>(op_macs) / macs, static_cast<double>(op_bytes) / bytes);
   }
-  /// Quantizes a tensor of so many bytes; 0 at `exact_bits`.
+  /// Time to quantize and decode a tensor; 0 at `exact_bits`.
   double quantize_seconds(std::int64_t tensor_bytes, int bits) const {
     if (bits == exact_bits) return 0;
     return (quant::uses_hadamard(bits) ? hadamard : dithered) * static_cast<double>(tensor_bytes);
   }
-  /// Rematerializes a tensor of so many bytes in backward: another is read, this one is written.
+  /// Time to rematerialize a tensor in backward: one tensor is read and this one is written.
   double rematerialize_seconds(std::int64_t tensor_bytes) const {
     return 2 * static_cast<double>(tensor_bytes) / bytes;
   }
-  /// Writes a tensor of so many bytes to a file in forward and reads it in backward: two copies between memory and
-  /// buffers, and the part `waited` of the disk's own time that no computation covers.
+  /// Time to write a tensor to a file in forward and read it in backward: two copies between memory and buffers, and
+  /// the fraction `waited` of the disk's time that does not overlap with computation.
   double offload_seconds(std::int64_t tensor_bytes, double waited) const {
     return (4 / bytes + 2 * waited / disk) * static_cast<double>(tensor_bytes);
   }

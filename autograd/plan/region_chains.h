@@ -1,4 +1,4 @@
-// Which blocks of a model to recompute: sets of regions in an order in which each takes fewer bytes and more time.
+// Candidates for the blocks of a model to recompute: chains of sets of regions.
 #pragma once
 
 #include "autograd/plan/step_graph.h"
@@ -9,20 +9,21 @@
 namespace lacuna {
 
 using Regions = std::vector<std::string>;
-/// From nothing recomputed, or from all blocks alone, to the fewest bytes.
+/// Sets of recomputed regions, each with fewer bytes and more time than the one before. A chain starts with no region,
+/// or with every block as its own region.
 using RegionChain = std::vector<Regions>;
 
-/// One block after the other, the one that frees most bytes per second first: whole, or one part of each (`attn`) or
-/// all its parts, then the whole. `graph` is of a step that recomputes nothing.
+/// Chains that add block after block, the one that frees the most bytes per second first. One chain adds whole blocks;
+/// the others first add one part of each block (`attn`) or all its parts, then replace them by the whole blocks.
+/// `graph`: the graph of a step that recomputes nothing.
 std::vector<RegionChain> block_chains(const StepGraph& graph);
-/// Runs of several blocks, recomputed as one region each: they grow by a block, one run after the other, from nothing
-/// or
-/// (`from_all`) from all blocks alone. `of_peak`: a chain for each length of runs, and of those from all blocks also
-/// one with blocks and their parts recomputed within the runs, which saves no less but lowers the peak. Otherwise the
-/// runs may be as long as their sequence.
+/// Chains of runs: consecutive blocks recomputed as one region. Runs grow block by block, one run after the other, from
+/// no region or (`from_all`) from every block as its own region. `of_peak`: makes a chain for each length of runs and,
+/// with `from_all`, also one with blocks and their parts recomputed within the runs, which saves the same bytes but
+/// lowers the peak. Otherwise a run may be as long as its sequence.
 std::vector<RegionChain> run_chains(const StepGraph& graph, bool from_all, bool of_peak);
 
-/// `7 of 12 blocks recomputed`, and what else.
+/// The regions as text: `recomputed: 7 of 12 blocks`, with the numbers of runs and of parts.
 std::string describe(const StepGraph& graph, const Regions& regions);
 
 }  // namespace lacuna

@@ -1,4 +1,4 @@
-// Which elements of a saved tensor share a range when it is quantized.
+// Groups: the elements of a saved tensor that share a range when it is quantized.
 #pragma once
 
 #include "autograd/plan/bit_allocation.h"
@@ -6,17 +6,18 @@
 
 namespace lacuna {
 
-/// Runs of `size` elements; one token, or equal parts of one, if the op hints that tokens have different ranges.
+/// Groups of `size` consecutive elements, or of one token or equal parts of it if the op hints that tokens have
+/// different ranges.
 quant::Grouping run_groups(const SavedTensorInfo& info, std::int64_t size);
-/// The configuration of `bits` with the least error, in run_groups of `size`. Where it applies a Hadamard transform, a
-/// group is four times as long: after it a longer group has no wider range.
+/// The configuration with the least error for `bits`, in run_groups of `size`. With a Hadamard transform, groups are
+/// four times as long, since after the transform a longer group has no wider range.
 quant::QuantConfig run_config(const SavedTensorInfo& info, int bits, std::int64_t size);
-/// The bytes of that for any number of bits; no sensitivity.
+/// The bytes of run_config for any number of bits. The sensitivity is not set.
 BitChoice bit_choice(const SavedTensorInfo& info, std::int64_t size);
-/// Whether the tensor is [samples, heads, positions, width].
+/// Whether the tensor's shape is [samples, heads, positions, width].
 bool lies_by_heads(const SavedTensorInfo& info);
-/// One head of all samples, if the tensor lies by heads; otherwise columns within one head; runs of `size` if the
-/// columns are too narrow.
+/// Groups of one head over all samples if the tensor lies by heads, otherwise of columns within one head, or run_groups
+/// of `size` if the columns are too narrow.
 quant::Grouping column_groups(const SavedTensorInfo& info, std::int64_t size);
 
 }  // namespace lacuna

@@ -5,12 +5,12 @@
 
 namespace lacuna {
 
-/// The answer of `exact`: rematerialized if a short chain of cheap ops yields the tensor, a mask if only its sign is
-/// needed, otherwise kept.
+/// The answer of `exact`: `rematerialize` if a short chain of cheap ops recomputes the tensor, `sign_mask` if only its
+/// sign is needed, otherwise `keep`.
 Hold decide_exactly(const SavedTensorInfo& info);
 
-/// Whether a tensor with this hold may lie on a file between forward and backward. Small tensors may not, nor tensors
-/// that the caller holds anyway, nor those of a region that runs again, which are read at once.
+/// Whether a tensor with this hold may be offloaded between forward and backward. Excluded are small tensors, tensors
+/// that the caller holds anyway, and tensors of a recomputed region, which are read soon.
 bool can_offload(const Hold& hold, const SavedTensorInfo& info);
 
 }  // namespace lacuna

@@ -1,4 +1,4 @@
-// The policy `planned`: replays a memory plan, one hash lookup for each tensor and region.
+// The policy `planned`: replays a memory plan with one hash lookup per tensor and region.
 #pragma once
 
 #include "autograd/plan/memory_plan.h"
@@ -12,32 +12,32 @@
 
 namespace lacuna {
 
-/// How a tensor is held in `bits`. `quantizes`: the plan quantizes some tensor, so that values rematerialized from it
-/// may be approximate. Images get 8 bits, whatever `bits` says below exact_bits.
+/// The hold of a tensor with `bits`. `quantizes`: whether the plan quantizes any tensor, so that rematerialized values
+/// may be approximate. Inputs of the program (images) get 8 bits for any `bits` below exact_bits.
 Hold planned_hold(const SavedTensorInfo& info, int bits, bool quantizes, std::int64_t group_size);
 
 /// The regions of a plan, found by hash.
 class PlannedRegions {
  public:
   explicit PlannedRegions(const std::vector<std::string>& regions);
-  /// As MemoryPolicy::recomputes.
+  /// See MemoryPolicy::recomputes.
   std::int64_t recomputes(const ModuleRange& modules, std::string_view within);
-  /// Regions that no module was asked for.
+  /// Regions that matched no module so far.
   std::vector<std::string> unused() const;
 
  private:
   struct Region {
-    std::int64_t count = 1;  // of blocks
+    std::int64_t count = 1;  // number of blocks
     bool used = false;
   };
   std::unordered_map<std::string, Region> regions_;
-  std::unordered_map<std::string, std::vector<std::string>> ranges_;  // by their first block, the longest first
+  std::unordered_map<std::string, std::vector<std::string>> ranges_;  // by first block, the longest range first
 };
 
 class PlannedPolicy final : public MemoryPolicy {
  public:
-  /// `name` is how the policy calls itself. `store` is for what the plan offloads, and outlives the policy; null: that
-  /// stays in memory.
+  /// `name` is the policy's name. `store` holds the tensors that the plan offloads, and must outlive the policy; null:
+  /// they stay in memory.
   explicit PlannedPolicy(MemoryPlan plan, std::string_view name = "planned", OffloadStore* store = nullptr);
   std::string_view name() const override { return name_; }
   Hold decide(const SavedTensorInfo& info) override;

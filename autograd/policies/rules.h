@@ -1,4 +1,4 @@
-// Rules of the user over a policy: for single tensors, and for regions to recompute.
+// User rules on top of a policy, for single tensors and for regions to recompute.
 #pragma once
 
 #include "autograd/policy.h"
@@ -14,32 +14,31 @@ namespace lacuna {
 /// A rule for the tensors that match. The first rule that applies wins.
 struct HoldRule {
   enum class How : std::uint8_t { keep, exact, quantize, slope, recompute };
-  std::string path = "*";   // glob on the path of the module that made the tensor; of `recompute`: of the region
+  std::string path = "*";   // glob on the path of the module that made the tensor; for `recompute`: of the region
   std::string op = "*";     // glob on the op that made it
-  std::string slot = "*";   // glob on which of that module's tensors it is, as SavedTensorInfo::name has it
-  std::string user = "*";   // glob on the ops that read it: one of them must match
-  How how = How::exact;     // exact: what the policy `exact` would do
-  int bits = 8;             // of `code`
-  bool by_columns = false;  // groups of columns within heads or channels, instead of runs
+  std::string slot = "*";   // glob on the tensor's name within the module (SavedTensorInfo::name)
+  std::string user = "*";   // glob on the ops that read it; one must match
+  How how = How::exact;     // exact: as the policy `exact`
+  int bits = 8;             // for `code`
+  bool by_columns = false;  // group columns within heads or channels, not runs
   std::int64_t group_size = 256;
 
   bool operator==(const HoldRule&) const = default;
 };
 
-/// `hold` as a configuration writes it: `keep`, `exact`, `int1` to `int8`, `slope2`, `recompute`; nothing where it is
-/// none.
+/// Parses a `hold` of a configuration: `keep`, `exact`, `int1` to `int8`, `slope2`, `recompute`. Empty for other texts.
 std::optional<std::pair<HoldRule::How, int>> parse_hold(std::string_view text);
 std::string hold_text(const HoldRule& rule);
 
-/// Asks the rules first, then `base`.
+/// A policy that applies the rules first and asks `base` about the other tensors.
 class RuledPolicy final : public MemoryPolicy {
  public:
-  /// `recompute`: patterns on paths of modules and of sequences of them, and runs of blocks.
+  /// `recompute`: glob patterns on paths of modules and module sequences, or runs of blocks.
   RuledPolicy(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules, std::vector<std::string> recompute);
   ~RuledPolicy() override;
 
-  /// From now on tensors lie in the store between forward and backward. A rule `keep` keeps its tensors in memory. The
-  /// policy owns the store in any case; `all`: false where the base chooses what lies there.
+  /// Offloads tensors to the store from now on, and owns it. `all`: offloads all tensors except those of a `keep` rule;
+  /// if false, the base policy chooses the tensors.
   void set_store(std::shared_ptr<OffloadStore> store, bool all) {
     store_ = std::move(store);
     offloads_all_ = all;
@@ -48,7 +47,7 @@ class RuledPolicy final : public MemoryPolicy {
 
   MemoryPolicy& base() { return *base_; }
   const MemoryPolicy& base() const { return *base_; }
-  /// The rules and patterns that have applied to nothing so far, a line each, with the reason.
+  /// The rules and patterns that have matched nothing so far, one line each with the reason.
   std::vector<std::string> unmatched() const;
 
   std::string_view name() const override { return base_->name(); }
@@ -62,7 +61,7 @@ class RuledPolicy final : public MemoryPolicy {
   class RuleUses;
   struct Region {
     std::string pattern;
-    const HoldRule* rule = nullptr;  // of rules_, that names it
+    const HoldRule* rule = nullptr;  // the entry of rules_ that names it
     bool used = false;
   };
   std::string offered_beside(const std::string& pattern) const;
@@ -74,7 +73,7 @@ class RuledPolicy final : public MemoryPolicy {
   std::vector<HoldRule> rules_;
   std::unique_ptr<RuleUses> uses_;
   std::vector<Region> regions_;
-  std::vector<std::string> offered_;  // what could have been recomputed
+  std::vector<std::string> offered_;  // regions that could have been recomputed
 };
 
 std::unique_ptr<RuledPolicy> with_rules(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,

@@ -1,4 +1,4 @@
-// The names of classes that a setting gives.
+// Class names given by a setting.
 #pragma once
 
 #include <string>

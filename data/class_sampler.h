@@ -1,4 +1,4 @@
-// Samples drawn by their class, for data sets whose classes differ in size.
+// Class-weighted samplers for imbalanced data sets.
 #pragma once
 
 #include "data/pipeline.h"
@@ -9,14 +9,14 @@
 
 namespace lacuna {
 
-/// Samples of each class 0 to classes - 1. A label outside them is the input's fault.
+/// Number of samples per class, [classes]. A label outside [0, classes) is the input's fault.
 std::vector<std::int64_t> count_classes(const Dataset& samples, std::int64_t classes);
 
-/// As many samples as there are, drawn with replacement: each with a probability proportional to the weight of its
-/// class (torch.utils.data.WeightedRandomSampler); a function of (seed, epoch, place). weights: [classes], 0 or more
-/// each.
+/// Draws size() samples per epoch with replacement, each with a probability proportional to the weight of its class
+/// (torch.utils.data.WeightedRandomSampler). The draw is a function of (seed, epoch, position). weights: [classes],
+/// each 0 or more.
 DatasetPtr sample_by_weight(DatasetPtr source, std::span<const double> weights, std::uint64_t seed);
-/// The same with weights by which all classes that have samples come equally often.
+/// The same with weights that make all non-empty classes equally frequent.
 DatasetPtr sample_balanced(DatasetPtr source, std::int64_t classes, std::uint64_t seed);
 
 }  // namespace lacuna

@@ -1,4 +1,5 @@
-// Data sets: labelled samples by number, found by name. A new one only adds files: it registers itself (docs/data.md).
+// Data sets: labelled samples by index, registered by name. A new data set registers itself in its own file
+// (docs/data.md).
 #pragma once
 
 #include "core/registry.h"
@@ -17,35 +18,35 @@ namespace lacuna {
 
 enum class Split : std::uint8_t { train, validation };
 
-/// The configuration of a data set. Each data set reads the options that concern it.
+/// The configuration of a data set. Each data set reads the options that apply to it.
 struct DatasetOptions {
-  std::filesystem::path path{};  // folder of the files; drawn data sets have none
+  std::filesystem::path path{};  // folder of the files; unused by synthetic data sets
   Split split = Split::train;
-  std::uint64_t seed = 1;       // of drawn data sets
-  std::int64_t train_size = 0;  // number of samples to use; 0: all of them, or a drawn data set's default
+  std::uint64_t seed = 1;       // for synthetic data sets
+  std::int64_t train_size = 0;  // number of samples to use; 0: all of them, or a synthetic data set's default
   std::int64_t validation_size = 0;
-  std::int64_t image_size = 0;  // drawn data sets: side in pixels; 0: their own
-  // Drawn texts: tokens per sample, taken in turn; number of token ids; number of classes. Empty or 0: the defaults.
+  std::int64_t image_size = 0;  // synthetic data sets: side in pixels; 0: the data set's default
+  // Synthetic text: tokens per sample, used in turn; number of token ids; number of classes. Empty or 0: the defaults.
   std::vector<std::int64_t> lengths{};
   std::int64_t vocabulary = 0;
   std::int64_t classes = 0;
-  std::filesystem::path model{};  // folder of the model that is trained, which may hold a tokenizer; may be empty
-  SettingValues settings{};       // those of the data set's kind
+  std::filesystem::path model{};  // folder of the model being trained, which may hold a tokenizer; may be empty
+  SettingValues settings{};       // settings specific to the data set's kind
 
-  /// The number of samples asked for of `split`.
+  /// The requested number of samples of `split`.
   std::int64_t size() const { return split == Split::train ? train_size : validation_size; }
 };
 
-/// Known before any sample is read.
+/// The description of a data set, known before any sample is read.
 struct DatasetInfo {
   std::string name;
   std::int64_t size = 0;                   // samples of the split
-  SampleFields fields{};                   // of each sample
-  std::vector<std::string> classes{};      // names, by label; empty where labels are numbers
-  std::vector<float> mean{}, deviation{};  // [channels] of images scaled to [0, 1], over the train split
-  std::vector<std::string> metrics{};      // by which it is judged; empty: the task's own
-  std::string description{};               // of the files that were found, for people; may be empty
-  Vocabulary vocabulary{};                 // of texts
+  SampleFields fields{};                   // the fields of each sample
+  std::vector<std::string> classes{};      // names by label; empty if labels are numbers
+  std::vector<float> mean{}, deviation{};  // [channels] of the train split's images, scaled to [0, 1]
+  std::vector<std::string> metrics{};      // evaluation metrics; empty: the task's default
+  std::string description{};               // human-readable summary of the files found; may be empty
+  Vocabulary vocabulary{};                 // for text
 };
 
 /// Fields of a labelled image data set: `images` u8 [height, width, channels] and `labels` i64 [].
@@ -62,14 +63,14 @@ class Dataset {
   /// Number of samples.
   std::int64_t size() const { return info_.size; }
 
-  /// Rows of the packed or padded tensors of sample `index`; 1 where there are none. Any thread may call it.
+  /// Length of the packed or padded tensors of sample `index`; 1 if it has none. Thread-safe.
   virtual std::int64_t length(std::int64_t index) const;
 
-  /// The class of sample `index`; by default the sample is read for it. Refused where samples have no class. Any thread
-  /// may call it.
+  /// The class of sample `index`; the default implementation reads the sample. Throws if samples have no class.
+  /// Thread-safe.
   virtual std::int64_t label(std::int64_t index) const;
 
-  /// Sets the tensors of `sample`, which has begun, to those of sample `index`. Several threads may read at once.
+  /// Reads sample `index` into `sample`, for which `begin` was called. Thread-safe.
   void read(std::int64_t index, Sample& sample) const;
 
  private:
@@ -78,63 +79,63 @@ class Dataset {
   DatasetInfo info_;
 };
 
-/// A data set of labelled u8 images, which are decoded where they are needed.
+/// A data set of labelled u8 images, decoded on demand.
 class ImageDataset : public Dataset {
  public:
   using Dataset::Dataset;
   std::int64_t image_bytes() const { return field_of(info().fields, "images").shape.count(); }
-  /// Writes image `index` to `image` (u8 [height, width, channels]) and returns its label. Any thread may call it.
+  /// Writes image `index` to `image` (u8 [height, width, channels]) and returns its label. Thread-safe.
   virtual std::int64_t read_image(std::int64_t index, std::uint8_t* image) const = 0;
 
  private:
   void read_sample(std::int64_t index, Sample& sample) const final;
 };
 
-/// Makes samples of what a user gives: texts, say.
+/// Makes samples from a user's inputs, such as texts.
 class InputReader {
  public:
   virtual ~InputReader() = default;
   /// The fields of a sample, without targets.
   virtual const SampleFields& fields() const = 0;
-  /// Sets the tensors of `sample`. What cannot be read is the input's fault.
+  /// Sets the tensors of `sample`. An unreadable input is the input's fault.
   virtual void read(std::string_view input, Sample& sample) const = 0;
-  /// The same for two inputs that belong together; refused where there are no pairs.
+  /// The same for a pair of inputs; throws if the data set has no pairs.
   virtual void read_pair(std::string_view input, std::string_view pair, Sample& sample) const;
 };
 
-/// Whether files are those of a data set.
+/// How surely files belong to a kind of data set.
 struct Recognition {
-  int certainty = 0;         // 0: they are not; 1: by what they hold; 2: by their names
-  SettingValues settings{};  // that follow from the files
+  int certainty = 0;         // 0: no match; 1: content matches; 2: names match
+  SettingValues settings{};  // settings inferred from the files
 };
 
 /// A kind of data set in the registry.
 struct DatasetKind {
   DatasetInfo (*describe)(const DatasetOptions& options);
   std::unique_ptr<const Dataset> (*open)(const DatasetOptions& options);
-  bool reads_files = true;          // whether `DatasetOptions::path` means something to it
-  std::vector<Setting> settings{};  // beside those that all data sets have
-  /// How it reads single inputs, without its files; null: not at all.
+  bool reads_files = true;          // whether it uses `DatasetOptions::path`
+  std::vector<Setting> settings{};  // in addition to the settings of all data sets
+  /// Makes a reader of single inputs, which needs none of the files; null: not supported.
   std::unique_ptr<const InputReader> (*inputs)(const DatasetOptions& options) = nullptr;
-  /// Whether the files at a path, which exists, are of this kind; null: that is never found out.
+  /// Tells whether the files at an existing path are of this kind; null: the kind is never recognised.
   Recognition (*recognize)(const std::filesystem::path& path) = nullptr;
 };
 Registry<DatasetKind>& dataset_kinds();
 
-/// A static object of this type in the data set's source file registers it.
+/// Registers a data set; define a static object of this type in the data set's source file.
 struct RegisterDataset {
   RegisterDataset(std::string_view name, DatasetKind kind) { dataset_kinds().add(name, kind); }
 };
 
-/// Size, fields and classes of the data set `name`. CIFAR and drawn data sets need no file for it. An unknown name or
-/// an impossible option is the input's fault.
+/// Describes the data set `name`: size, fields and classes. CIFAR and synthetic data sets need no file for that. An
+/// unknown name or an invalid option is the input's fault.
 DatasetInfo describe_dataset(std::string_view name, const DatasetOptions& options);
 
 struct RecognizedDataset {
   std::string name;
   SettingValues settings{};
 };
-/// The data set whose files lie at `path`. A path that does not exist, and files of no kind or of several, are the
+/// Finds the data set whose files are at `path`. A missing path, and files that match no kind or several, are the
 /// input's fault.
 RecognizedDataset recognize_dataset(const std::filesystem::path& path);
 

@@ -1,4 +1,4 @@
-// Data sets of image files. A sample is a file as it lies; a transform decodes the part of it that it needs.
+// Data sets of image files. A sample is the undecoded file; a transform decodes only the region it needs.
 #pragma once
 
 #include "data/dataset.h"
@@ -8,24 +8,25 @@
 
 namespace lacuna {
 
-/// Fields of a data set of image files: `encoded` u8 [bytes], whose length differs from file to file, and `labels` as
-/// the data set has them: i64 [] unless given.
+/// Fields of a data set of image files: `encoded` u8 [bytes], whose length varies per file, and `labels`, by default
+/// i64
+/// [].
 SampleFields encoded_image_fields(SampleField labels = {.name = "labels", .dtype = DType::i64, .shape = {}});
 
-/// Channels of the samples' images, which are RGB where they are files; 0: they have none.
+/// Channels of the samples' images; 3 (RGB) for image files, 0 if samples have no images.
 std::int64_t image_channels(const SampleFields& fields);
 
-/// A data set of image files: its `info().fields` are encoded_image_fields(). Format and size of an image are known
-/// once its file is read.
+/// A data set of image files; `info().fields` are encoded_image_fields(). Format and size of an image are unknown until
+/// its file is read.
 class EncodedImages : public Dataset {
  public:
   using Dataset::Dataset;
-  /// The file of sample `index`, or its archive and the name there, for messages and lists. Any thread may call it.
+  /// The file of sample `index`, or its archive and the name in it, for messages and lists. Thread-safe.
   virtual std::string origin(std::int64_t index) const = 0;
 
  private:
-  /// Sets `encoded`, in memory of `sample.make("encoded", {bytes}, DType::u8)`, and `labels`. A file that cannot be
-  /// read is the input's fault; the message names it. Several threads may read at once.
+  /// Sets `encoded`, in memory from `sample.make("encoded", {bytes}, DType::u8)`, and `labels`. An unreadable file is
+  /// the input's fault; the message names it. Thread-safe.
   virtual void read_file(std::int64_t index, Sample& sample) const = 0;
 
   void read_sample(std::int64_t index, Sample& sample) const final;

@@ -1,5 +1,5 @@
-// Batches prepared ahead of the step by worker threads. The batches are a function of the options alone: they depend
-// neither on the number of workers nor on where an earlier run stopped.
+// Batches prefetched by worker threads. They are a function of the options alone, independent of the number of workers
+// and of where an earlier run stopped.
 #pragma once
 
 #include "data/pipeline.h"
@@ -13,19 +13,19 @@ namespace lacuna {
 
 struct LoaderOptions {
   std::int64_t first_epoch = 0,
-               first_sample = 0;  // the start: a resumed run gives the samples it has seen of the epoch
-  std::int64_t end_epoch = std::numeric_limits<std::int64_t>::max();  // the loader ends before this epoch
-  int workers = 1;                                                    // threads, which share the samples of a batch
-  int depth = 2;                                                      // batches prepared ahead, at most
+               first_sample = 0;  // where to start; a resumed run passes the samples it has consumed of the epoch
+  std::int64_t end_epoch = std::numeric_limits<std::int64_t>::max();  // exclusive
+  int workers = 1;  // worker threads, which split the samples of each batch
+  int depth = 2;    // maximum number of prefetched batches
 };
 
 class Loader {
  public:
-  /// Starts the workers. Memory is of Purpose::data: `depth` batches without their late transforms, the one that the
-  /// caller keeps, and each worker's samples that are not written to the batch directly. The ledger lists batches
-  /// prepared ahead under the op `loader`, samples under `sample`, and the batch that was handed out under `batch`.
+  /// Starts the workers. They use memory of Purpose::data: `depth` batches before late transforms, the batch that the
+  /// caller holds, and the samples that a worker cannot write directly into the batch. The ledger lists prefetched
+  /// batches under the op `loader`, samples under `sample`, and the returned batch under `batch`.
   explicit Loader(Batches batches, const LoaderOptions& options = {});
-  /// Stops the workers; waits for the samples that they are reading, not for their batches.
+  /// Stops the workers. It waits for the samples being read, not for whole batches.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -33,8 +33,8 @@ class Loader {
   const Batches& batches() const;
   std::int64_t steps_per_epoch() const { return batches().count(); }
 
-  /// The next batch, finished by the threads of the caller; nothing after the last epoch. Throws an error that a worker
-  /// met while preparing it. The batch is the caller's alone. For one thread.
+  /// Returns the next batch, or nothing after the last epoch. The caller's threads run the late transforms. Rethrows an
+  /// error from the worker that prepared the batch. The batch shares no memory with the loader. Not thread-safe.
   std::optional<Batch> next();
 
  private:

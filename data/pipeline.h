@@ -1,4 +1,4 @@
-// Data sets from data sets: take, shuffle, transform; and batches of them, which a Loader prefetches.
+// Data sets made from data sets (take, shuffle, transform), and their batches, which a Loader prefetches.
 //
 //   auto images = std::shared_ptr<const Dataset>(open_dataset("cifar10", {.path = folder}));
 //   const auto [early, late] = split_at_f32(image_transforms(images->info(), {}), images->info().fields);
@@ -22,88 +22,89 @@ namespace lacuna {
 
 using DatasetPtr = std::shared_ptr<const Dataset>;
 
-/// The first `count` samples. An error where there are fewer.
+/// The first `count` samples. Throws if there are fewer.
 DatasetPtr take(DatasetPtr source, std::int64_t count);
-/// The samples in another random order in every epoch: a function of (seed, epoch).
+/// Shuffles the samples anew in every epoch; the order is a function of (seed, epoch).
 DatasetPtr shuffle(DatasetPtr source, std::uint64_t seed);
-/// The same with samples of similar length together: the random order is cut into pieces of up to 50 batches of `batch`
-/// samples (a quarter of all at most), each sorted from the longest sample to the shortest, and the longest of all
-/// comes first (Hugging Face's group_by_length).
+/// Shuffles so that samples of similar length share a batch (Hugging Face's group_by_length): the random order is cut
+/// into chunks of up to 50 batches of `batch` samples (at most a quarter of all), each chunk is sorted by descending
+/// length, and the longest sample of all comes first.
 DatasetPtr shuffle_by_length(DatasetPtr source, std::uint64_t seed, std::int64_t batch);
-/// Each sample `times` times in a row, and of 256 samples or more only as many in an epoch as there are, down to a
-/// multiple of 256: repeated augmentation (Hoffer et al. 2020) by the rule of timm's RepeatAugSampler.
+/// Repeats each sample `times` times in a row: repeated augmentation (Hoffer et al. 2020) as in timm's
+/// RepeatAugSampler. With 256 samples or more, an epoch still has only as many as the source, rounded down to a
+/// multiple of 256.
 DatasetPtr repeat(DatasetPtr source, std::int64_t times);
 /// The treatment of a sample whose file is a DamagedSample.
 enum class OnDamage : std::uint8_t {
   fail,
-  replace,   // by another sample of its class: a function of (seed, epoch, sample, copy)
-  leave_out  // the batch has a sample less
+  replace,   // with another sample of its class, a function of (seed, epoch, sample, copy)
+  leave_out  // the batch has one sample fewer
 };
-/// The samples after `transforms`, whose draws are a function of (seed, epoch, the sample's number in the data set that
-/// it was first read from, which of its copies it is). A sample that takes the place of a damaged one has its draws; it
-/// is an error if no other one of the class can be decoded.
+/// Applies `transforms` to each sample. Their draws are a function of (seed, epoch, index in the original data set,
+/// copy). A sample that replaces a damaged one gets the damaged one's draws. Throws if no other sample of the class can
+/// be decoded.
 DatasetPtr transform(DatasetPtr source, Transforms transforms, std::uint64_t seed, OnDamage on_damage = OnDamage::fail);
 
 /// The field that `with_draws` adds.
 inline constexpr std::string_view sample_draw = "draw";
-/// The samples with `draw` i64 [], a random number below 2^31: a function of (seed, epoch, the sample's number in the
-/// data set that it was first read from), from which a task draws for the sample.
+/// Adds `draw` i64 [] to each sample: a random number below 2^31, a function of (seed, epoch, index in the original
+/// data set). Tasks use it to seed their own per-sample draws.
 DatasetPtr with_draws(DatasetPtr source, std::uint64_t seed);
 
 struct BatchOptions {
-  std::int64_t size = 128;                 // samples, over all ranks together
-  bool drop_last = false;                  // leave out a last batch that is not full
-  int rank = 0, ranks = 1;                 // this process reads part `rank` of `ranks` equal parts of each batch
-  std::shared_ptr<const Mixing> mixing{};  // of the samples of a batch (of this process); null: none
-  Transforms late{};  // of the samples of a batch when it is taken: what makes them larger, as normalisation
-  std::vector<float>
-      pixels{};  // instead: images stay u8, and the model's device scales them by this (Normalize::table)
+  std::int64_t size = 128;                 // samples, summed over all ranks
+  bool drop_last = false;                  // drop an incomplete last batch
+  int rank = 0, ranks = 1;                 // each process reads its own equal part of every batch
+  std::shared_ptr<const Mixing> mixing{};  // mixes the samples of this process's batch; null: no mixing
+  Transforms late{};            // transforms that enlarge samples (normalisation), run when the batch is taken
+  std::vector<float> pixels{};  // alternative to normalising here: images stay u8, and the model's device scales them
+                                // by this (Normalize::table)
 };
 
-/// Memory of a batch until it is taken.
+/// The memory of a prefetched batch.
 struct BatchMemory {
   struct Row {
     std::optional<SampleRandom> random{};  // for the late transforms
     std::optional<DamagedFile> damaged{};
   };
-  NamedTensors
-      tensors{};  // [size, ...] of each field of the data set, of Purpose::data; none where one varies in length
+  NamedTensors tensors{};   // [size, ...] per field, of Purpose::data; empty if a field varies in length
   std::vector<Row> rows{};  // [size]
-  Batch collated{};         // of samples whose lengths vary
+  Batch collated{};         // the batch, if sample lengths vary
 };
 
-/// `image_scale` [samples, 2, C] of a batch: `table` [2 C] for each image.
+/// `image_scale` [samples, 2, C] of a batch: `table` [2 C] repeated for each image.
 Tensor image_scale(std::span<const float> table, std::int64_t samples);
 
-/// The batches of a data set, by their place in an epoch's order.
+/// The batches of a data set, addressed by their position in an epoch's order.
 class Batches {
  public:
-  /// A size below 1, one that the ranks do not divide, and one that leaves no batch at all are the input's fault.
+  /// The input is at fault if the size is below 1, not a multiple of `ranks`, or so large that no batch is left.
   Batches(DatasetPtr source, const BatchOptions& options);
 
   /// Describes the samples.
   const DatasetInfo& info() const { return info_; }
   std::int64_t size() const { return options_.size; }
-  /// Samples of an epoch's order: those of the data set.
+  /// Number of samples in an epoch.
   std::int64_t samples() const { return source_->size(); }
-  /// Batches of an epoch from its sample `first` on.
+  /// Number of batches in an epoch from sample `first` on.
   std::int64_t count(std::int64_t first = 0) const;
 
-  /// Whether all samples have one shape.
+  /// Whether all samples have the same shape.
   bool is_fixed() const;
   BatchMemory allocate() const;
-  /// Whether `memory` may be filled again once its batch is finished; otherwise its tensors are those of the batch.
+  /// Whether a BatchMemory can be refilled once its batch is finished. If not, the batch took over its tensors.
   bool reuses_memory() const { return !options_.late.empty(); }
-  /// Reads and finishes the batch that begins at sample `first` of `epoch`. `sample` is scratch memory that is reused
-  /// from batch to batch. The batch is empty where `stop` was requested meanwhile.
+  /// Reads and finishes the batch that begins at sample `first` of `epoch`. `sample` is scratch memory, reusable for
+  /// the next batch. The batch is empty if `stop` is requested meanwhile.
   Batch read(std::int64_t epoch, std::int64_t first, BatchMemory memory, Sample& sample,
              const std::stop_token& stop = {}) const;
 
-  /// The same in steps. Several threads, with a `sample` of its own each, fill parts 0 to `parts` - 1 of the memory;
-  /// one alone where samples vary in length.
+  /// The first half of `read`. Several threads, each with its own `sample`, fill parts 0 to `parts` - 1 of the memory;
+  /// if sample lengths vary, a single thread fills all of it.
   void fill(std::int64_t epoch, std::int64_t first, BatchMemory& memory, int part, int parts, Sample& sample,
             const std::stop_token& stop = {}) const;
-  /// The batch from filled memory, with late transforms and mixing. It has no tensors where all samples are left out.
+  /// The second half of `read`: applies late transforms and mixing to filled memory. The batch has no tensors if all
+  /// samples are dropped.
   Batch finish(std::int64_t epoch, std::int64_t first, BatchMemory& memory) const;
 
  private:
@@ -112,7 +113,7 @@ class Batches {
   };
   /// Samples of this rank in the batch that begins at sample `first`.
   Range range_of(std::int64_t first) const;
-  /// Notes damaged files in `batch`, and moves the rows together where samples are left out.
+  /// Records damaged files in `batch`, and compacts the rows if samples are dropped.
   void take_damaged(BatchMemory& memory, std::int64_t samples, Batch& batch) const;
   void apply_late(const std::vector<BatchMemory::Row>& rows, Batch& batch) const;
 

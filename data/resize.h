@@ -1,6 +1,6 @@
-// Resampling of images, bit for bit as Pillow 13 does it: a filter, widened when the image shrinks, with weights in
-// fixed point; columns first, then rows, rounded to u8 between; rows first where the height shrinks by more than twice
-// as many pixels as the width.
+// Image resizing, bit-identical to Pillow 13: separable, antialiased filters with fixed-point weights. The horizontal
+// pass runs first and is rounded to u8; the vertical pass runs first if the height shrinks by more than twice as many
+// pixels as the width.
 #pragma once
 
 #include <cstdint>
@@ -9,40 +9,40 @@
 namespace lacuna {
 
 enum class ResizeFilter : std::uint8_t {
-  bilinear,  // a triangle
+  bilinear,  // the triangle filter
   bicubic    // Keys' cubic convolution with a = −1/2
 };
 
-/// A part of a resampled axis.
+/// A window of a resampled axis.
 struct AxisWindow {
   std::int64_t begin = 0, count = 0;
-  bool reversed = false;  // from the last position to the first
+  bool reversed = false;  // positions run from last to first
 };
 
-/// The source positions and weights that make up the positions of a resampled axis.
+/// The filter taps (source positions and weights) of each position of a resampled axis.
 class ResizeAxis {
  public:
-  /// An axis of `source` positions as one of `target`, of which `window` is wanted.
+  /// Resamples an axis of `source` positions to `target` positions, of which only `window` is computed.
   ResizeAxis(std::int64_t source, std::int64_t target, ResizeFilter filter, const AxisWindow& window);
   ResizeAxis(std::int64_t source, std::int64_t target, ResizeFilter filter)
       : ResizeAxis(source, target, filter, {.begin = 0, .count = target}) {}
 
-  /// Positions by which the whole axis becomes shorter.
+  /// `source` − `target`.
   std::int64_t shrinks_by() const { return shrinks_by_; }
-  /// Positions that are made.
+  /// Number of positions in the window.
   std::int64_t size() const { return static_cast<std::int64_t>(taps_.size()); }
-  /// Source positions [begin, end) are used.
+  /// The source positions [begin, end) that the taps read.
   std::int64_t begin() const { return begin_; }
   std::int64_t end() const { return end_; }
 
   struct Taps {
     std::int64_t first, count;  // source positions
-    std::size_t weights;        // index of the first one's weight
+    std::size_t weights;        // index of the first tap's weight
   };
   const Taps& taps(std::int64_t position) const { return taps_[static_cast<std::size_t>(position)]; }
-  /// Weights of the position's taps, in units of 2⁻²².
+  /// Tap weights of a position, in units of 2⁻²².
   const std::int32_t* weights(std::int64_t position) const { return weights_.data() + taps(position).weights; }
-  /// The largest number of source positions that make up one.
+  /// The largest number of taps of any position.
   std::int64_t most_taps() const { return most_taps_; }
 
  private:
@@ -51,16 +51,16 @@ class ResizeAxis {
   std::vector<std::int32_t> weights_;
 };
 
-/// Resamples an image whose rows come one after the other. It keeps the rows that one new row is made of.
+/// Resizes an image fed row by row. It buffers only the source rows that the next output row needs.
 class RowResizer {
  public:
   /// `out` u8 [rows.size(), columns.size(), channels] with `out_row` bytes between rows.
   RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::int64_t channels, std::uint8_t* out,
              std::int64_t out_row);
 
-  /// The next source row, from rows.begin() on: columns [columns.begin(), columns.end()) of `channels` values each.
+  /// Takes the next source row, starting with rows.begin(): columns [columns.begin(), columns.end()) × channels.
   void push(const std::uint8_t* row) { push(row, channels_); }
-  /// The same of pixels of 3 channels and a fourth byte without meaning. 4 bytes after the row may be read.
+  /// The same for pixels of 3 channels and a padding byte. It may read 4 bytes past the row.
   void push_padded(const std::uint8_t* row) { push(row, 4); }
 
  private:
@@ -75,18 +75,18 @@ class RowResizer {
   bool rows_first_;
   std::uint8_t* out_;
   std::int64_t out_row_;
-  std::int64_t next_row_, next_out_ = 0;  // source row to come, row to make
+  std::int64_t next_row_, next_out_ = 0;  // next source row expected, next output row to write
 
-  // Each column has as many pairs of taps, some with weight 0: loops of varying length would be mispredicted.
+  // All columns have the same number of tap pairs, zero-padded, because branches of varying loop lengths mispredict.
   std::int64_t pairs_;
-  std::vector<std::int32_t> first_column_;     // [columns]: of the source, from columns.begin() on
-  std::vector<std::int32_t> column_weights_;   // [columns, pairs, 2, 4]: a weight for each of four channels
+  std::vector<std::int32_t> first_column_;     // [columns]: first source column, relative to columns.begin()
+  std::vector<std::int32_t> column_weights_;   // [columns, pairs, 2, 4]: each weight repeated for four channels
   std::vector<std::uint8_t> padded_;           // [source columns + 1, 4]
   std::int64_t ring_rows_, ring_row_;          // rows, bytes
-  std::vector<std::uint8_t> ring_;             // [ring_rows, ring_row]: rows that wait for their neighbours, by number
+  std::vector<std::uint8_t> ring_;             // [ring_rows, ring_row]: ring buffer of rows that later output rows need
   std::vector<const std::uint8_t*> row_taps_;  // [ring_rows]
-  std::vector<std::uint8_t> line_;             // [source columns + 1, pixel_bytes]: a new row of the old columns
-  std::vector<std::uint8_t> columns_line_;     // [columns, channels] and 4: the same of the new columns
+  std::vector<std::uint8_t> line_;  // [source columns + 1, pixel_bytes]: an output row before the horizontal pass
+  std::vector<std::uint8_t> columns_line_;  // [columns, channels] and 4 bytes: the same after the horizontal pass
 };
 
 }  // namespace lacuna

@@ -5,14 +5,14 @@
 
 namespace lacuna {
 
-/// Memory for `samples` samples of stacked fields: [samples, ...] for each, of Purpose::data. The ledger lists it under
+/// Allocates `samples` samples of stacked fields: [samples, ...] per field, of Purpose::data. The ledger lists it under
 /// the op `op`.
 NamedTensors allocate_samples(const SampleFields& fields, std::int64_t samples, Device device, std::string_view op);
 
 class TensorDataset : public Dataset {
  public:
-  /// `tensors`: [info.size, ...] for each of `info.fields`, which are stacked. They are shared, so that they may be
-  /// filled in later.
+  /// `tensors`: [info.size, ...] for each of `info.fields`, which are stacked. They are shared, not copied, so the
+  /// caller can fill them later.
   TensorDataset(DatasetInfo info, NamedTensors tensors);
 
  private:

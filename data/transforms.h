@@ -1,5 +1,5 @@
-// Transforms of a sample: crop, flip, normalise, and what else can be composed with them. Views of images (resize, crop
-// of any size) are in data/images/view.h.
+// Transforms of a sample: crop, flip, normalise, and their composition. Image views (resize, crop of any size) are in
+// data/images/view.h.
 #pragma once
 
 #include "data/augment/options.h"
@@ -21,22 +21,22 @@ struct ViewOptions;
 class Transform {
  public:
   virtual ~Transform() = default;
-  /// The fields of its results. Refuses fields that it cannot take.
+  /// The fields of its output. Rejects fields that it does not support.
   virtual SampleFields describe(SampleFields fields) const = 0;
-  /// Replaces tensors of the sample. Called by several threads at once.
+  /// Replaces tensors of the sample. Must be thread-safe.
   virtual void apply(Sample& sample, SampleRandom& random) const = 0;
 };
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
 
 struct SplitTransforms {
-  Transforms early;  // of each sample as it is read
-  Transforms late;   // of its row in the batch, once that is taken
+  Transforms early;  // applied to each sample as it is read
+  Transforms late;   // applied to its row when the batch is taken
 };
-/// Cuts `transforms`, which a sample with `fields` goes through, before the one that makes `images` f32: a batch that
-/// waits holds them in u8, a quarter of the bytes.
+/// Splits `transforms`, applied to samples with `fields`, before the one that makes `images` f32. Prefetched batches
+/// then hold u8 images, a quarter of the bytes.
 SplitTransforms split_at_f32(Transforms transforms, SampleFields fields);
 
-/// A crop of `images` u8 [H, W, C] of the same size, from the image padded by `padding` black pixels on each side (the
+/// Pads `images` u8 [H, W, C] by `padding` black pixels on each side and takes a random crop of the original size (the
 /// CIFAR recipe of He et al. 2016, section 4.2).
 class RandomCrop final : public Transform {
  public:
@@ -48,7 +48,7 @@ class RandomCrop final : public Transform {
   std::int64_t padding_;
 };
 
-/// Mirrors images u8 [H, W, C], left to right, with a probability.
+/// Flips images u8 [H, W, C] horizontally with a probability.
 class RandomFlip final : public Transform {
  public:
   explicit RandomFlip(double probability = 0.5) : probability_(probability) {}
@@ -59,7 +59,7 @@ class RandomFlip final : public Transform {
   double probability_;
 };
 
-/// `images` u8 [H, W, C] to f32: (value / 255 − mean) / deviation for each channel.
+/// Converts `images` u8 [H, W, C] to f32: (value / 255 − mean) / deviation per channel.
 class Normalize final : public Transform {
  public:
   Normalize(const std::vector<float>& mean, const std::vector<float>& deviation);
@@ -70,51 +70,51 @@ class Normalize final : public Transform {
 
  private:
   std::int64_t channels_;
-  std::vector<float> scale_, offset_;  // [pixels, channels]: those of the channels, repeated
+  std::vector<float> scale_, offset_;  // [pixels, channels]: each channel's value, repeated per pixel
 };
 
 enum class Interpolation : std::uint8_t {
   bilinear,
   bicubic,
-  random  // one of the two for each image
+  random  // bilinear or bicubic, drawn per image
 };
-/// `bilinear`, `bicubic` or `random`.
+/// Parses `bilinear`, `bicubic` or `random`.
 Interpolation interpolation_of(std::string_view name);
 
 struct TransformOptions {
-  std::int64_t image_size = 0;               // side in pixels of the result; 0: the data set's own size
-  std::string augment = "none";              // a name of `augmentations()`
-  AugmentOptions pixels{};                   // what else happens to pixels
-  std::int64_t crop_padding = 4;             // pixels on each side before a random crop
-  std::vector<double> scale{0.08, 1};        // of random_resized_crop: the least and the largest part of the area,
-  std::vector<double> ratio{0.75, 4 / 3.0};  // and aspect ratio
-  double hflip = 0.5;                        // probability of a flip
-  std::vector<float> mean{}, deviation{};    // of each channel, values from 0 to 1; empty: the data set's own
+  std::int64_t image_size = 0;               // side of the output in pixels; 0: the data set's size
+  std::string augment = "none";              // one of `augmentations()`
+  AugmentOptions pixels{};                   // augmentations of pixel values
+  std::int64_t crop_padding = 4;             // padding in pixels before a random crop
+  std::vector<double> scale{0.08, 1};        // random_resized_crop: range of the area's share,
+  std::vector<double> ratio{0.75, 4 / 3.0};  // and range of the aspect ratio
+  double hflip = 0.5;                        // probability of a horizontal flip
+  std::vector<float> mean{}, deviation{};    // per channel, for values in [0, 1]; empty: the data set's
   Interpolation interpolation = Interpolation::bilinear;
-  double crop_pct = 1;  // of images that are not cropped at random: the part of the resized one that is kept,
-  std::string crop_mode = "center";  // and how (timm's)
+  double crop_pct = 1;               // without random crops: share of the resized image that the center crop keeps,
+  std::string crop_mode = "center";  // and timm's crop mode
   bool apply_exif = false;
   bool fast_decode = false;
 };
 
-/// Random transforms of an image that leave its label as it is, by name.
+/// A named set of random, label-preserving image transforms.
 struct Augmentation {
   std::string_view name;
-  /// The view of the image that begins it; null: all of the image, or its middle.
+  /// Makes the first transform, a view of the image; null: the whole image or a center crop.
   std::shared_ptr<const Transform> (*view)(const TransformOptions& options, const ViewOptions& view);
   Transforms (*make)(const TransformOptions& options);
 };
-/// All augmentations; a further one is a further line of the table.
+/// The table of all augmentations; add a line to it to add one.
 std::span<const Augmentation> augmentations();
 
-/// Decoding, resize, augmentation and normalisation for the images of a data set. An unknown augmentation and
-/// impossible sizes and ranges are the input's fault.
+/// Decoding, resizing, augmentation and normalisation for the images of a data set. An unknown augmentation and invalid
+/// sizes and ranges are the input's fault.
 Transforms image_transforms(const DatasetInfo& source, const TransformOptions& options);
 
-/// Writes the window of `in` u8 [H, W, C] whose corner lies `down`, `right` from the image's to `out`
-/// [height, width, C]; black beyond the image.
+/// Copies to `out` [height, width, C] the window of `in` u8 [H, W, C] whose top left corner is at (`down`, `right`);
+/// pixels outside the image are black.
 void shift(std::int64_t down, std::int64_t right, const Tensor& in, const Tensor& out);
-/// Mirrors an image u8 [H, W, C] in place, left to right.
+/// Flips an image u8 [H, W, C] horizontally, in place.
 void flip_horizontally(const Tensor& image);
 
 }  // namespace lacuna

@@ -7,9 +7,9 @@
 namespace lacuna {
 
 struct Vocabulary {
-  std::int64_t size = 0;                // ids are below it; 0: not known
-  std::int64_t mask = -1;               // the token that stands for hidden ones; -1: there is none
-  std::vector<std::int64_t> special{};  // tokens that are no part of a text, as [CLS], [SEP], [PAD], [UNK], [MASK]
+  std::int64_t size = 0;                // number of ids; 0: unknown
+  std::int64_t mask = -1;               // the mask token; -1: none
+  std::vector<std::int64_t> special{};  // special tokens: [CLS], [SEP], [PAD], [UNK], [MASK]
 };
 
 }  // namespace lacuna

@@ -1,4 +1,4 @@
-// Layers that an adapter may stand beside.
+// Layers that support adapters.
 #pragma once
 
 #include "nn/module.h"
@@ -9,14 +9,14 @@ namespace lacuna::nn {
 
 class Adapter;
 
-/// A layer with a weight, and perhaps an adapter that computes the result in its place (nn/adapter.h).
+/// A layer with a weight and optionally an adapter (nn/adapter.h), which then computes the layer's result.
 class Adaptable : public Module {
  public:
   Adaptable(Module& parent, std::string_view name);
   ~Adaptable() override;
 
   virtual const Parameter& weight() const = 0;
-  /// Null: the layer itself computes its result.
+  /// The adapter, or null if there is none.
   const Adapter* adapter() const { return adapter_.get(); }
   void set_adapter(std::unique_ptr<Adapter> adapter);
 

@@ -1,5 +1,5 @@
-// Adapters: few trained values beside the frozen weight of a layer, by name. A new kind only adds a file: it registers
-// itself.
+// Adapters: small trained weights in addition to a layer's frozen weight. Each kind registers itself by name, so a new
+// kind only adds a file.
 #pragma once
 
 #include "core/registry.h"
@@ -21,29 +21,30 @@ namespace lacuna::nn {
 class Adapter {
  public:
   virtual ~Adapter() = default;
-  /// As the layer's forward; what a layer does not take is empty.
+  /// Computes the layer's forward. Arguments that the layer does not take are empty.
   virtual Variable forward(Variable x, Variable scale, const SequencesPtr& sequences) const = 0;
   /// All parameters of the adapter, stored with a checkpoint.
   virtual std::vector<Parameter*> parameters() const = 0;
-  /// Trains of them what the kind trains.
+  /// Makes those parameters trainable that this kind of adapter trains.
   virtual void set_trainable() const = 0;
-  /// Adds to `weight`, a copy of the layer's, what makes the layer alone give the adapted results. Refuses an adapter
-  /// that no weight of the layer equals.
+  /// Merges the adapter into `weight`, a copy of the layer's weight, so that the layer alone gives the adapted results.
+  /// Throws if no weight of the layer is equivalent to the adapter.
   virtual void merge_into(const Tensor& weight) const = 0;
 };
 
 /// An adapter by name. The folder format is PEFT's: https://huggingface.co/docs/peft/developer_guides/checkpoint.
 struct AdapterKind {
   std::vector<Setting> settings;
-  /// `parts`: numbers of those parts of the layer (Linear::parts) that have one each; empty: one for the whole layer.
+  /// Creates an adapter. `parts`: indices of the layer's parts (Linear::parts) that get their own adapter; empty: one
+  /// adapter for the whole layer.
   std::function<std::unique_ptr<Adapter>(Linear& layer, const std::vector<std::size_t>& parts, const Settings&)>
       for_linear;
   std::function<std::unique_ptr<Adapter>(Conv2d& layer, const Settings&)> for_convolution;
   std::string_view peft_type;  // as in adapter_config.json
-  /// The fields of adapter_config.json that the settings are written as.
+  /// Converts settings to fields of adapter_config.json.
   std::function<SettingValues(const Settings&)> to_peft;
-  /// The settings of a folder: from its configuration's flags, numbers and texts (`origin` names it in messages).
-  /// Refuses what this kind does not compute.
+  /// Converts the flags, numbers and texts of an adapter_config.json to settings; `origin` names the file in messages.
+  /// Rejects options that this kind does not support.
   std::function<SettingValues(const SettingValues& fields, std::string_view origin)> from_peft;
 };
 

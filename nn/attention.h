@@ -6,7 +6,7 @@
 
 namespace lacuna::nn {
 
-/// fused: one op, which keeps no L×L matrix. chain: matmul, softmax, dropout and matmul, which keep the probabilities,
+/// fused: one op, which saves no L×L matrix. chain: matmul, softmax, dropout and matmul, which save the probabilities,
 /// as papers on activation compression assume.
 enum class AttentionForm : std::uint8_t { fused, chain };
 
@@ -15,24 +15,24 @@ struct AttentionOptions {
   bool qkv_bias = true;
   double attention_dropout = 0, projection_dropout = 0;
   AttentionForm form = AttentionForm::fused;
-  WeightInit init = {};  // of both projections
+  WeightInit init = {};  // for both projections
 };
 
 /// The inputs of attention beside x.
 struct AttentionInputs {
   std::int64_t queries = 0;  // only the first n tokens are queries; 0: all
-  Variable bias{};           // added to the scores: [W, heads or 1, n or 1, L] as lacuna::Attention
+  Variable bias{};           // added to the scores: [W, heads or 1, n or 1, L], see lacuna::Attention
   Variable key_lengths{};    // i64 [B]: keys at or beyond it are masked
-  Variable scale{};          // [width]: multiplies the result
+  Variable scale{};          // [width]; multiplies the result
 };
 
-/// timm's layer: `qkv` projects x [B, L, width] to q | k | v, `proj` the mixed values.
+/// timm's attention layer: `qkv` projects x [B, L, width] to q | k | v, `proj` projects the attention output.
 class Attention : public Module {
  public:
   /// Throws Error if `options.heads` does not divide `width`.
   Attention(Module& parent, std::string_view name, std::int64_t width, const AttentionOptions& options);
 
-  /// x [B, L, width] to [B, n, width]. Bias and key lengths need the fused form.
+  /// Maps x [B, L, width] to [B, n, width]. Bias and key lengths require the fused form.
   Variable forward(Variable x, const AttentionInputs& inputs = {}) const;
 
  private:

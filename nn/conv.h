@@ -14,13 +14,13 @@ struct Conv2dOptions {
   WeightInit init = {};
 };
 
-/// Square windows over NHWC images: [N, H, W, in] to [N, H', W', out]. weight [out, in / groups, kernel, kernel],
-/// bias [out].
+/// Convolution of NHWC images with square kernels: [N, H, W, in] to [N, H', W', out]. weight [out, in / groups, kernel,
+/// kernel], bias [out].
 class Conv2d final : public Adaptable {
  public:
   Conv2d(Module& parent, std::string_view name, std::int64_t in, std::int64_t out, const Conv2dOptions& options);
   Variable forward(Variable x) const;
-  /// The same without the adapter.
+  /// Forward without the adapter.
   Variable forward_alone(Variable x) const;
   std::int64_t in() const { return weight_.shape()[1] * groups_; }
   std::int64_t out() const { return weight_.shape()[0]; }

@@ -1,4 +1,4 @@
-// Dropout layers. They do nothing in evaluation or at rate 0.
+// Dropout layers. They are the identity in evaluation and at rate 0.
 #pragma once
 
 #include "nn/module.h"
@@ -10,9 +10,9 @@ namespace lacuna::nn {
 class Dropout : public Module {
  public:
   Dropout(Module& parent, std::string_view name, double rate) : Module(parent, name), rate_(rate) {}
-  /// `sequences`: those of the tokens x [1, T, C]; null: axis 0 of x counts samples.
+  /// `sequences`: the sequences of packed tokens x [1, T, C]; null: axis 0 of x is the batch.
   Variable forward(Variable x, const SequencesPtr& sequences = {}) const;
-  /// The rate in training, 0 in evaluation.
+  /// The rate in training; 0 in evaluation.
   double current_rate() const { return training() ? rate_ : 0; }
   /// The random stream that draws this step's mask.
   RandomStream mask_stream() const { return stream("mask"); }
@@ -21,8 +21,8 @@ class Dropout : public Module {
   double rate_;
 };
 
-/// The rate of DropPath in a block: 0 in the first of `blocks`, rising linearly to `last_rate` in the last (Huang et
-/// al. 2016, section 3).
+/// The DropPath rate of a block: increases linearly from 0 in the first of `blocks` to `last_rate` in the last (Huang
+/// et al. 2016, section 3).
 double drop_path_rate(double last_rate, std::int64_t block, std::int64_t blocks);
 
 /// Zeroes each sample with probability `rate` and divides the others by 1 - rate (stochastic depth).

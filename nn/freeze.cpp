@@ -52,11 +52,12 @@ Parameters of_last_blocks(const Module& model, std::int64_t count, const std::ve
   const std::vector<Parameter*> of_first = blocks[blocks.size() - static_cast<std::size_t>(count)]->parameters();
   const auto begin = std::ranges::find(all, of_first.front());
   Parameters last;
-  std::copy_if(begin, all.end(), std::back_inserter(last), [&](const Parameter* one) { return !in_heads(*one, heads); });
+  std::copy_if(begin, all.end(), std::back_inserter(last),
+               [&](const Parameter* one) { return !in_heads(*one, heads); });
   return last;
 }
 
-/// The parameters of a named set; `name` without its @.
+/// The parameters of the named set `name`, given without its @.
 Parameters of_set(const Module& model, std::string_view name, const std::vector<std::string>& heads) {
   constexpr std::string_view last = "last";
   if (name == "head") return selected(model, [&](const Parameter& one) { return in_heads(one, heads); });
@@ -68,7 +69,8 @@ Parameters of_set(const Module& model, std::string_view name, const std::vector<
     if (const auto [at, failed] = std::from_chars(begin, end, count); failed == std::errc() && at == end && count > 0)
       return of_last_blocks(model, count, heads);
   }
-  reject("freeze: unknown set @{}: known are @head, @norms, @bias and @lastN, as @last4 for the last four blocks", name);
+  reject("freeze: unknown set @{}: known are @head, @norms, @bias and @lastN, as @last4 for the last four blocks",
+         name);
 }
 
 [[noreturn]] void refuse(const std::string& pattern, const std::vector<Parameter*>& parameters) {

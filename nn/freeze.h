@@ -1,4 +1,4 @@
-// Selective fine-tuning: which parameters are trained.
+// Selective fine-tuning: the choice of trained parameters.
 #pragma once
 
 #include "nn/module.h"
@@ -8,14 +8,14 @@
 
 namespace lacuna {
 
-/// Glob patterns on parameter paths, and named sets. Either list may be empty, not both given. `train`: only what
-/// matches is trained. `freeze`: all else is.
+/// Glob patterns on parameter paths, and named sets. At most one list may be given. `train`: only matching parameters
+/// are trained. `freeze`: all but matching parameters are trained.
 ///
-/// Named sets, from what the model declares (Role, and the heads that are given):
+/// Named sets, from the model's declarations (Role, and the given heads):
 ///   @head   the layers whose shape depends on the number of classes
 ///   @norms  the normalisation layers
-///   @bias   every vector that is added: of layers and norms (BitFit, Ben Zaken et al. 2022)
-///   @lastN  the last N blocks with what lies between and behind them, the head excepted
+///   @bias   the biases of layers and norms (BitFit, Ben Zaken et al. 2022)
+///   @lastN  the last N blocks and the modules between and after them, except the head
 struct FreezeRules {
   std::vector<std::string> train;
   std::vector<std::string> freeze;
@@ -24,11 +24,11 @@ struct FreezeRules {
 struct FreezeMatch {
   std::string pattern;
   std::vector<const Parameter*> parameters;
-  std::vector<const Parameter*> left_frozen{};  // matched, and not trained all the same: A of LoRA-FA
+  std::vector<const Parameter*> left_frozen{};  // matched but not trained: A of LoRA-FA
 };
 
-/// Sets what is trained and tells the modules. `heads`: paths of the layers that make up `@head`. Says what each
-/// pattern matched. A pattern or set that matches nothing is an error of the input, and so is an unknown set.
+/// Sets which parameters are trained and notifies the modules. `heads`: paths of the layers in `@head`. Returns the
+/// matches of each pattern. A pattern or set without matches and an unknown set are input errors.
 std::vector<FreezeMatch> freeze(Module& model, const FreezeRules& rules, const std::vector<std::string>& heads = {});
 
 }  // namespace lacuna

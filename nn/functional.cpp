@@ -18,7 +18,7 @@
 namespace lacuna {
 namespace {
 
-/// `axis` of x, where a negative one counts from the end.
+/// `axis` as a non-negative axis of x; a negative one counts from the end.
 int checked_axis(const Variable& x, int axis) {
   const int rank = x.shape().rank();
   expect(-rank <= axis && axis < rank, "expected an axis from {} to {} of {}, got {}", -rank, rank - 1, x.shape(),

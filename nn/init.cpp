@@ -9,7 +9,7 @@
 namespace lacuna::init {
 namespace {
 
-/// Normal numbers around 0; one outside ±bound deviations is drawn again.
+/// Normal with mean 0; numbers beyond ±bound deviations are redrawn.
 Init bounded_normal(double deviation, double bound) {
   return [=](const Tensor& tensor, const RandomStream& stream) {
     const std::int64_t count = tensor.count();

@@ -1,4 +1,4 @@
-// Initial values, drawn from the counter: the order of construction does not matter.
+// Initial values from counter-based random numbers, independent of the order of construction.
 #pragma once
 
 #include "nn/module.h"
@@ -6,12 +6,12 @@
 namespace lacuna::init {
 
 Init constant(double value);
-/// Normal with mean 0, cut off at ±2 (absolute, as timm's trunc_normal_ and its default bounds are).
+/// Normal with mean 0, truncated at ±2 (absolute, like the default bounds of timm's trunc_normal_).
 Init truncated_normal(double deviation);
 Init normal(double deviation);
 /// Uniform in ±bound.
 Init uniform(double bound);
-/// torch.nn.Linear's and Conv2d's default: uniform in ±1/√fan_in.
+/// The default of torch.nn.Linear and Conv2d: uniform in ±1/√fan_in.
 Init torch_default(std::int64_t fan_in);
 /// Normal with variance 2 / fan_out (He et al. 2015, mode fan_out), for convolutions [O, I/groups, kh, kw].
 Init kaiming_normal_fan_out(std::int64_t fan_out);

@@ -1,4 +1,4 @@
-// Fully connected layer.
+// The fully connected layer.
 #pragma once
 
 #include "nn/adaptable.h"
@@ -10,7 +10,7 @@
 
 namespace lacuna::nn {
 
-/// Initial values of a layer with weight and bias; torch.nn's defaults where one is empty.
+/// Initial values of a layer's weight and bias; an empty one means torch.nn's default.
 struct WeightInit {
   Init weight;
   Init bias;
@@ -26,15 +26,15 @@ struct LinearOptions {
 class Linear final : public Adaptable {
  public:
   Linear(Module& parent, std::string_view name, std::int64_t in, std::int64_t out, const LinearOptions& options = {});
-  /// `scale` [out], if given, multiplies y: layer scale (ops/products/scaled_linear.h). `sequences`: those of the
-  /// tokens x [1, T, in], by which an adapter's dropout draws; null: axis 0 of x counts samples.
+  /// `scale` [out], if given, multiplies y: layer scale (ops/products/scaled_linear.h). `sequences`: the sequences of
+  /// packed tokens x [1, T, in], for an adapter's dropout; null: axis 0 of x is the batch.
   Variable forward(Variable x, Variable scale = {}, const SequencesPtr& sequences = {}) const;
   std::int64_t in() const { return weight_.shape()[1]; }
   std::int64_t out() const { return weight_.shape()[0]; }
   const Parameter& weight() const override { return weight_; }
-  /// Undefined without a bias.
+  /// The bias; undefined if there is none.
   Variable bias() const { return bias_ ? bias_->variable() : Variable(); }
-  /// Names of equal parts of the outputs, which other libraries have as layers of their own: q, k and v; or none.
+  /// Names of equal parts of the outputs that are separate layers in other libraries (q, k and v); may be empty.
   const std::vector<std::string_view>& parts() const { return parts_; }
 
  private:

@@ -1,5 +1,5 @@
 // Low-rank adapters: LoRA (Hu et al. 2022), with rank-stabilised scaling (Kalajdzievski 2023), and LoRA-FA (Zhang et
-// al. 2023), by the conventions of the library PEFT.
+// al. 2023), with the conventions of PEFT.
 #include "nn/adapter.h"
 #include "nn/dropout.h"
 #include "nn/functional.h"
@@ -18,7 +18,7 @@ namespace {
 
 enum class Trains : std::uint8_t {
   both,
-  up  // LoRA-FA: A stays as it was drawn, and the input of the layer is not needed in backward
+  up  // LoRA-FA: A keeps its initial values, and backward does not need the layer's input
 };
 
 double scale_of(const Settings& settings) {
@@ -32,7 +32,8 @@ void train(const Module& down, const Module& up, Trains trains) {
 }
 
 /// y = layer(x) + s · B · A · dropout(x), with A [rank, in], B [out, rank] and s = alpha / rank, or alpha / √rank.
-/// A is uniform in ±1/√in (Kaiming's with a = √5), B zero. Of a layer in parts each may have its own, for its rows.
+/// A is initially uniform in ±1/√in (Kaiming with a = √5), B zero. Each part of a layer may have its own pair, for its
+/// rows.
 class LinearLora final : public Adapter {
  public:
   LinearLora(Linear& layer, const std::vector<std::size_t>& parts, const Settings& settings, Trains trains)
@@ -90,7 +91,7 @@ class LinearLora final : public Adapter {
                    std::move(x), down.weight().variable());
     }
 
-    std::int64_t first;  // row of the layer's weight
+    std::int64_t first;  // first row in the layer's weight
     Dropout dropout;
     Linear down, up;
   };
@@ -109,8 +110,8 @@ class LinearLora final : public Adapter {
   std::vector<std::unique_ptr<Branch>> branches_;
 };
 
-/// y = layer(x) + s · B * A * dropout(x): A a convolution to `rank` channels with the layer's window, stride and
-/// padding, B one of 1×1 in the layer's groups. A [rank, in, k, k] is not in groups, as in PEFT.
+/// y = layer(x) + s · B * A * dropout(x). A is a convolution to `rank` channels with the layer's kernel size, stride
+/// and padding; B is a 1×1 convolution in the layer's groups. A [rank, in, k, k] is not grouped, as in PEFT.
 class ConvLora final : public Adapter {
  public:
   ConvLora(Conv2d& layer, const Settings& settings, Trains trains)
@@ -185,7 +186,7 @@ SettingValues from_peft(const SettingValues& fields, std::string_view origin) {
   if (const auto bias = fields.find("bias"); bias != fields.end() && bias->second != SettingValue(std::string("none")))
     reject("{}: expected `bias: none`, got {}; train biases with `freeze.train: [\"@bias\"]` beside the adapter",
            origin, std::get_if<std::string>(&bias->second) ? std::get<std::string>(bias->second) : "another type");
-  // pissa, olora, corda and eva take a part out of the base's weights as they load.
+  // pissa, olora, corda and eva subtract a part from the base weights on loading.
   if (const auto initial = fields.find("init_lora_weights"); initial != fields.end())
     if (const auto* const name = std::get_if<std::string>(&initial->second);
         name != nullptr && *name != "gaussian" && *name != "orthogonal")

@@ -6,7 +6,7 @@
 
 namespace lacuna::nn {
 
-/// quick_gelu: x·σ(1.702·x), as OpenAI's CLIP has it.
+/// quick_gelu: x·σ(1.702·x), as in OpenAI's CLIP.
 enum class Activation : std::uint8_t { gelu, gelu_tanh, quick_gelu, relu };
 
 Variable activate(Activation activation, Variable x);
@@ -15,10 +15,10 @@ struct MlpOptions {
   Activation activation = Activation::gelu;
   bool gated = false;  // SwiGLU (Shazeer 2020): silu of the first half of fc1's outputs times the second half
   double dropout = 0;
-  WeightInit init = {};  // of both layers
+  WeightInit init = {};  // for both layers
 };
 
-/// fc2(activation(fc1(x))) with dropout behind both: [..., width] to [..., width] through [..., hidden]; timm's layers.
+/// timm's Mlp: fc2(activation(fc1(x))), with dropout after both. Maps [..., width] to [..., width] via [..., hidden].
 class Mlp : public Module {
  public:
   Mlp(Module& parent, std::string_view name, std::int64_t width, std::int64_t hidden, const MlpOptions& options);

@@ -17,7 +17,7 @@ using Init = std::function<void(const Tensor&, RandomStream)>;
 
 class Module;
 
-/// A trained tensor, f32. Registers with its module under `name`; its path is the module's path and the name.
+/// A trained tensor, f32. Registers itself with its module under `name`; its path is the module's path and the name.
 class Parameter {
  public:
   Parameter(Module& owner, std::string_view name, const Shape& shape, const Init& init);
@@ -32,7 +32,7 @@ class Parameter {
   void set_trainable(bool trainable) { variable_.set_requires_grad(trainable); }
   const Tensor& grad() const { return variable_.grad(); }
   void set_grad(Tensor gradient) { variable_.set_grad(std::move(gradient)); }
-  /// Stores the gradient as `type`; of a parameter that is frozen nothing.
+  /// Stores the gradient as `type`. Does nothing for a frozen parameter.
   void set_gradient_type(DType type) {
     if (trainable()) variable_.set_gradient_type(type);
   }
@@ -47,7 +47,7 @@ class Parameter {
   bool excluded_from_decay_ = false;
 };
 
-/// State that is saved with the parameters and not trained: running statistics.
+/// State that is saved with the parameters but not trained, such as running statistics.
 class Buffer {
  public:
   Buffer(Module& owner, std::string_view name, const Shape& shape, double value, DType dtype = DType::f32);
@@ -65,15 +65,15 @@ class Buffer {
 /// The settings that all modules of a model share.
 struct ModelContext {
   Device device = Device::cpu;
-  std::uint64_t seed = 1;    // of the initial values
-  DType dtype = DType::f32;  // of activations
+  std::uint64_t seed = 1;    // seed of the initial values
+  DType dtype = DType::f32;  // type of activations
   bool training = true;
 };
 
 /// The role that a model declares for a part of itself, for the named sets of `freeze`.
 enum class Role : std::uint8_t {
   part,
-  block,  // one of the repeated units that the model consists of
+  block,  // one of the model's repeated units
   norm,   // a normalisation layer
 };
 
@@ -81,7 +81,7 @@ class Module {
  public:
   /// The root of a model; its children's paths have no prefix.
   explicit Module(const ModelContext& context);
-  /// A child; `name` may hold dots (`layer1.0`).
+  /// A child of `parent`; `name` may contain dots (`layer1.0`).
   Module(Module& parent, std::string_view name);
   virtual ~Module() = default;
   Module(const Module&) = delete;
@@ -90,32 +90,32 @@ class Module {
   const std::string& path() const { return path_; }
   const ModelContext& context() const { return *context_; }
   bool training() const { return context_->training; }
-  /// Training or evaluation, for the whole model this module belongs to.
+  /// Switches the whole model that this module belongs to between training and evaluation.
   void set_training(bool training) { context_->training = training; }
 
   Role role() const { return role_; }
   void set_role(Role role) { role_ = role; }
 
-  /// Whether layer-wise learning rates count this module to the block before it: a final norm, as timm does.
+  /// Whether layer-wise learning rates treat this module as part of the preceding block, as timm does for a final norm.
   bool follows_block() const { return follows_block_; }
   void set_follows_block() { follows_block_ = true; }
 
-  /// This one and all below it, in the order of construction.
+  /// This module and its descendants, in the order of construction.
   std::vector<Module*> modules();
   std::vector<const Module*> modules() const;
-  /// In the order of construction, children included.
+  /// The parameters of this module and its descendants, in the order of construction.
   std::vector<Parameter*> parameters() const;
-  /// Without those of children.
+  /// The parameters of this module without its children's.
   std::span<Parameter* const> own_parameters() const { return parameters_; }
   std::vector<Buffer*> buffers() const;
   std::int64_t parameter_count() const;
 
-  /// Called when the set of trained parameters changed.
+  /// Called when the set of trained parameters has changed.
   virtual void on_freeze() {}
   void notify_freeze();
 
  protected:
-  /// While it lives, memory and saved tensors are accounted to this module.
+  /// While this object lives, memory and saved tensors are attributed to this module.
   class Scope {
    public:
     explicit Scope(const Module& module) : scope_({Purpose::transient, {}, module.label_}) {}

@@ -57,7 +57,7 @@ Variable BatchNorm2d::with_running_statistics(Variable x, Residual... residual) 
 }
 
 void BatchNorm2d::update_running_statistics(const Tensor& mean, const Tensor& variance, std::int64_t rows) {
-  if (is_recomputing()) return;  // this batch was seen already
+  if (is_recomputing()) return;  // this batch is already counted
   const double unbiased = static_cast<double>(rows) / static_cast<double>(rows - 1);
   ema_update(running_mean_.tensor(), mean, momentum_, 1);
   ema_update(running_var_.tensor(), variance, momentum_, unbiased);

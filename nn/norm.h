@@ -6,10 +6,10 @@
 
 namespace lacuna::nn {
 
-/// Over the last axis of tokens [..., C], with weight and bias [C].
+/// Layer norm over the last axis of tokens [..., C], with weight and bias [C].
 class LayerNorm : public Module {
  public:
-  /// `weight`: its initial value.
+  /// `weight`: the initial value of the weight.
   LayerNorm(Module& parent, std::string_view name, std::int64_t channels, double eps = 1e-6, double weight = 1);
   Variable forward(Variable x) const;
 
@@ -24,10 +24,10 @@ struct BatchNormOptions {
   double weight = 1;  // initial value
 };
 
-/// Over all but the last axis of images [N, H, W, C], with weight and bias [C]; torch.nn.BatchNorm2d's semantics and
-/// state. Training uses the batch's own statistics and lets the running ones follow (momentum 0.1, with the unbiased
-/// variance); evaluation uses the running ones. So does a layer whose weight and bias the user has frozen, which leaves
-/// them still: a frozen layer that drifts with the data is no frozen layer.
+/// Batch norm over all but the last axis of images [N, H, W, C], with weight and bias [C] and the semantics and state
+/// of torch.nn.BatchNorm2d. Training uses the batch's statistics and updates the running ones (momentum 0.1, unbiased
+/// variance); evaluation uses the running ones. If the user froze weight and bias, training also uses the running
+/// statistics and does not update them, so that a frozen layer does not drift with the data.
 class BatchNorm2d : public Module {
  public:
   BatchNorm2d(Module& parent, std::string_view name, std::int64_t channels, const BatchNormOptions& options = {});
@@ -38,15 +38,15 @@ class BatchNorm2d : public Module {
   /// max(norm(x) + residual, 0), in one pass.
   Variable forward_add_relu(Variable x, Variable residual);
 
-  /// In training, normalises with the statistics of the batches of all ranks, which have as many images each
-  /// (torch.nn.SyncBatchNorm). `ranks` outlives it.
+  /// Makes training use the statistics over the batches of all ranks, which must have equal sizes
+  /// (torch.nn.SyncBatchNorm). `ranks` must outlive the layer.
   void synchronize(Communicator& ranks) { ranks_ = ranks.size() > 1 ? &ranks : nullptr; }
   bool frozen() const { return frozen_; }
   void on_freeze() override { frozen_ = !weight_.trainable() && !bias_.trainable(); }
 
  private:
   bool uses_running_statistics() const { return frozen_ || !training(); }
-  /// Runs an op that normalises with the batch's statistics, and lets the running ones follow.
+  /// Runs an op that normalises with the batch's statistics, and updates the running ones.
   template <class Op, class... Residual>
   Variable with_batch_statistics(Variable x, Residual... residual);
   template <class Op, class... Residual>

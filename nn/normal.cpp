@@ -1,6 +1,6 @@
-// By Box and Muller (1958): two numbers out of two draws. f32 numbers are computed in vectors, with polynomials in f64;
-// the few that might round to another f32 than with the standard library's functions are computed by these. The results
-// are the same bits, in a third of the time.
+// The method of Box and Muller (1958): two numbers from two draws. f32 numbers are computed in vectors, with
+// polynomials in f64. The few that might round to a different f32 than with the standard library's functions are
+// computed by those. The results are bitwise the same, in a third of the time.
 #include "nn/normal.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ double log_of_draw(double n) {
                 z * (0x1.2492494229359p-2 +
                      z * (0x1.c71c51d8e78afp-3 +
                           z * (0x1.7466496cb03dep-3 + z * (0x1.39a09d078c69fp-3 + z * 0x1.2f112df3e5244p-3))))));
-  constexpr std::uint64_t integers = 0x4330000000000000;  // the bits of 2⁵², which the integers follow
+  constexpr std::uint64_t integers = 0x4330000000000000;  // the bits of 2⁵²; adding n gives 2⁵² + n
   const double power = std::bit_cast<double>(exponent + integers) - 0x1p52 - 32;
   return power * std::numbers::ln2 + (f - (0.5 * f * f - s * (0.5 * f * f + r)));
 }
@@ -67,14 +67,14 @@ using Draws = std::array<std::uint32_t, pairs_at_once>;
 
 struct Pairs {
   std::array<double, pairs_at_once> first, second;
-  std::array<double, pairs_at_once> margin;  // bounds the difference from `normal_pair`
+  std::array<double, pairs_at_once> margin;  // upper bound of the difference from `normal_pair`
 };
 
 void compute(const Draws& of_radius, const Draws& of_angle, Pairs& pairs) {
 #pragma GCC ivdep
   for (std::size_t i = 0; i < pairs_at_once; ++i) {
     const double radius = std::sqrt(-2.0 * log_of_draw(static_cast<double>(of_radius[i]) + 1.0));
-    const std::uint32_t quarter = (of_angle[i] + (1U << 29)) >> 30;  // the nearest one
+    const std::uint32_t quarter = (of_angle[i] + (1U << 29)) >> 30;  // the nearest quarter turn
     const auto rest = static_cast<std::int32_t>(of_angle[i] - (quarter << 30));
     const double x = static_cast<double>(rest) * (turn * 0x1p-32), s = sine(x), c = cosine(x);
     const double along = (quarter & 1U) != 0 ? s : c, across = (quarter & 1U) != 0 ? c : s;

@@ -18,16 +18,16 @@ inline bool trains(const Module& module) {
   return std::any_of(parameters.begin(), parameters.end(), [](const Parameter* one) { return one->trainable(); });
 }
 
-/// Runs `body(x)`, the forward pass of `module`. If the memory policy recomputes this module, only x is saved and
-/// backward runs the body again: it must be a function of x, of the module and of the random state alone. A frozen
-/// module that no gradient passes saves nothing, and the policy is not asked.
+/// Runs `body(x)`, the forward pass of `module`. If the memory policy checkpoints this module, only x is saved and
+/// backward recomputes the body, so the body must depend only on x, the module and the random state. The policy is not
+/// asked about a frozen module without a gradient to pass on, which saves nothing.
 template <class Body>
 Variable run_region(const Module& module, Variable x, const Body& body) {
   if ((!trains(module) && !x.requires_grad()) || recomputes({.path = module.path()}) == 0) return body(std::move(x));
   return checkpoint(Label(module.path()), body, std::move(x));
 }
 
-/// The same of several inputs, all of which are saved where the module is recomputed: `body(inputs)`.
+/// Runs `body(inputs)` in the same way; all inputs are saved if the module is checkpointed.
 template <class Body>
 Variable run_region(const Module& module, std::vector<Variable> inputs, const Body& body) {
   const bool needs_grad =
@@ -37,9 +37,9 @@ Variable run_region(const Module& module, std::vector<Variable> inputs, const Bo
   return checkpoint(Label(module.path()), function, std::move(inputs)).front();
 }
 
-/// Runs modules `first` to `end` of a sequence one after another, each by `forward(block, x)`; their paths are
-/// `blocks.0`, `blocks.1` and so on. The memory policy may recompute some in a row as one region, `blocks.4-7` or all
-/// of them, `blocks`: `forward` must be a function as the body of `run_region` is.
+/// Runs modules `first` to `end` of a sequence in order, each by `forward(block, x)`; their paths are `blocks.0`,
+/// `blocks.1` and so on. The memory policy may checkpoint consecutive ones as one region, `blocks.4-7`, or all of them,
+/// `blocks`. The restrictions on the body of `run_region` apply to `forward`.
 template <class Block, class Forward>
 Variable run_sequence(const std::vector<std::unique_ptr<Block>>& blocks, std::size_t first, std::size_t end, Variable x,
                       const Forward& forward) {

@@ -1,4 +1,4 @@
-// Modules and functions in a row.
+// A sequence of modules and functions.
 #pragma once
 
 #include "nn/module.h"
@@ -11,14 +11,14 @@
 
 namespace lacuna::nn {
 
-/// Runs its entries one after another, as torch.nn.Sequential does. Entries are named "0", "1", ..., functions
-/// included, so that parameters have PyTorch's paths:
+/// Runs its entries in order, like torch.nn.Sequential. Entries are named "0", "1", ..., functions included, so that
+/// parameters have PyTorch's paths:
 ///
 ///   nn::Sequential body(*this, "body");
 ///   body.add<nn::Linear>(64, 128).add(relu).add<nn::Linear>(128, 10);  // body.0.weight, body.2.weight, ...
 ///
-/// A memory policy that recomputes the module at `body` keeps its input alone: functions must be functions of their
-/// input and of the random state.
+/// A memory policy may checkpoint the module at `body`, so functions must depend only on their input and the random
+/// state.
 class Sequential : public Module {
  public:
   using Function = std::function<Variable(Variable)>;

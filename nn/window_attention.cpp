@@ -15,8 +15,8 @@ std::int64_t table_rows(const WindowAttentionOptions& options) {
   return (2 * options.window_height - 1) * (2 * options.window_width - 1);
 }
 
-/// log-spaced coordinates of Swin V2, f32 [(2·wh − 1)(2·ww − 1), 2]: sign(x)·log2(|x| + 1) / 3 of the distances, scaled
-/// so that the window's greatest is 8.
+/// Log-spaced coordinates of Swin V2, f32 [(2·wh − 1)(2·ww − 1), 2]: sign(x)·log2(|x| + 1) / 3 of the distances, which
+/// are scaled so that the largest in the window is 8.
 Tensor log_coordinates(const WindowAttentionOptions& options, Device device) {
   const std::int64_t columns = 2 * options.window_width - 1;
   const auto place = [&](std::int64_t distance, std::int64_t window) {
@@ -90,7 +90,7 @@ Variable CosineWindowAttention::table() const {
 }
 
 Variable CosineWindowAttention::mix(Variable x) const {
-  Variable bias;  // of q | k | v; k has none
+  Variable bias;  // biases of q | k | v; k has none
   if (q_bias_) {
     const Tensor zeros = Tensor::zeros(q_bias_->shape(), DType::f32, context().device);
     bias = concat({q_bias_->variable(), Variable(zeros), v_bias_->variable()}, 0);

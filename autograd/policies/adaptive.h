@@ -33,7 +33,7 @@ class Adaptive final : public QuantizingPolicy {
   void calibrate(int bits, const std::function<Calibration()>& measure);
   /// The predicted gradient variance due to quantization over the squared gradient, both on the samples and in the
   /// measure of the last calibration. 0 before the first calibration and after set_state. Near 1 the gradient is mostly
-  /// noise (GACT, section 4.2).
+  /// noise (GACT, section 4.2); the share in the gradient's total variance is larger still.
   double variance_share() const;
 
   std::map<std::string, Tensor> state() const override;

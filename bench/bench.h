@@ -1,4 +1,4 @@
-// What the measurements share.
+// Helpers shared by the benchmarks.
 #pragma once
 
 #include "core/median.h"
@@ -16,7 +16,7 @@ namespace lacuna::bench {
 
 using lacuna::median;
 
-/// The shortest of many runs of `f`, in seconds: `budget` of time, five runs at least, after two that warm up.
+/// The shortest time of `f` in seconds, over at least five runs and `budget` seconds, after two warm-up runs.
 template <class F>
 double seconds(F&& f, double budget = 0.3) {
   using Clock = std::chrono::steady_clock;
@@ -36,7 +36,7 @@ double seconds(F&& f, double budget = 0.3) {
   return best;
 }
 
-/// What a copy on all threads reaches, in GB/s read and written: the measure for everything that is bound by memory.
+/// Bandwidth of a copy on all threads, in GB/s read plus written: the reference for memory-bound ops.
 inline double copy_rate(const Tensor& from, const Tensor& to) {
   const double time = seconds([&] {
     parallel_for(
@@ -49,9 +49,9 @@ inline double copy_rate(const Tensor& from, const Tensor& to) {
   return 2e-9 * static_cast<double>(from.bytes()) / time;
 }
 
-/// What a reading on all threads reaches, in GB/s.
+/// Read bandwidth on all threads, in GB/s.
 inline double read_rate(const Tensor& from) {
-  constexpr std::int64_t chains = 8;  // sums that do not wait for each other
+  constexpr std::int64_t chains = 8;  // independent sums
   const Tensor sums = Tensor::zeros({threads(), chains * tile::lanes<float>}, DType::f32, Device::cpu);
   const double time = seconds([&] {
     parallel_tasks(threads(), [&](std::int64_t task, std::int64_t) {
@@ -60,21 +60,21 @@ inline double read_rate(const Tensor& from) {
       tile::Vector<float> sum[chains] = {};
       for (std::int64_t i = range.begin; i + chains * tile::lanes<float> <= range.end; i += chains * tile::lanes<float>)
         for (std::int64_t c = 0; c < chains; ++c) sum[c] += tile::load(in + i + c * tile::lanes<float>);
-      for (std::int64_t c = 0; c < chains; ++c)  // used: the reading is not left out
+      for (std::int64_t c = 0; c < chains; ++c)  // uses the sums, so that the compiler keeps the reads
         tile::store(sums.data<float>() + (task * chains + c) * tile::lanes<float>, sum[c]);
     });
   });
   return 1e-9 * static_cast<double>(from.bytes()) / time;
 }
 
-/// Single-precision multiply-adds a second on all threads, out of registers, times two.
+/// Peak single-precision FLOP/s on all threads: two per multiply-add, with operands in registers.
 inline double peak_flops() {
   constexpr int chains = 12;
   constexpr std::int64_t steps = 200'000;
   std::vector<float> results(static_cast<std::size_t>(threads()));
   const double time = seconds([&] {
     parallel_tasks(threads(), [&](std::int64_t task, std::int64_t) {
-      tile::Vector<float> sums[chains];  // each with another start: equal ones would be computed once
+      tile::Vector<float> sums[chains];  // different initial values, since the compiler would merge equal chains
       for (int c = 0; c < chains; ++c) sums[c] = tile::Vector<float>{} + static_cast<float>(c);
       const tile::Vector<float> factor = tile::Vector<float>{} + 0.999F;
       for (std::int64_t i = 0; i < steps; ++i) {
@@ -87,7 +87,7 @@ inline double peak_flops() {
   return 2.0 * chains * static_cast<double>(tile::lanes<float> * steps * threads()) / time;
 }
 
-/// Everything an op saves, kept as it is.
+/// Keeps everything an op saves, exactly.
 class KeptTensors final : public SavedTensors {
  public:
   KeptTensors(std::span<const Save> saves, std::span<const Tensor> inputs, const Tensor& out,

@@ -1,4 +1,4 @@
-// What an optimizer's step is timed on: parameters with gradients.
+// Parameters with gradients, for timing an optimizer's step.
 #pragma once
 
 #include "nn/module.h"
@@ -19,7 +19,7 @@ struct Matrices : Module {
       weights.back()->set_grad(Tensor::full(shape, 0.001, DType::f32, device, Purpose::gradients));
     }
   }
-  std::vector<std::unique_ptr<Parameter>> weights;  // of `shape` each
+  std::vector<std::unique_ptr<Parameter>> weights;  // each of `shape`
 };
 
 }  // namespace lacuna::bench

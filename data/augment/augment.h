@@ -1,4 +1,4 @@
-// The chain of pixel operations that a configuration asks for.
+// The chain of pixel augmentations that a configuration selects.
 #pragma once
 
 #include "data/augment/options.h"
@@ -8,12 +8,11 @@
 
 namespace lacuna::augment {
 
-/// Refuses options that contradict each other or have no effect; what they are called in a configuration stands in the
-/// message.
+/// Rejects options that contradict each other or have no effect; the message names their configuration keys.
 void check(const AugmentOptions& options);
 
-/// The transforms of u8 images between the flip and normalisation: auto_augment, colour jitter, grey, blur. `mean`
-/// [channels] is the colour beyond the image; `random` interpolation is drawn for each operation.
+/// The transforms of u8 images between flip and normalisation: auto_augment, colour jitter, grayscale, blur. `mean`
+/// [channels] fills pixels outside the image; `random` interpolation is drawn per operation.
 Transforms before_normalization(const AugmentOptions& options, const std::vector<float>& mean,
                                 Interpolation interpolation);
 

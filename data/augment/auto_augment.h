@@ -7,7 +7,7 @@
 
 namespace lacuna::augment {
 
-/// The transform of a policy.
+/// The transform that applies a policy.
 std::shared_ptr<const Transform> make_auto_augment(Policy policy, Surroundings surroundings);
 
 }  // namespace lacuna::augment

@@ -1,4 +1,4 @@
-// Random colour, grey and blur.
+// Colour jitter, random grayscale and random blur.
 #pragma once
 
 #include "data/augment/pixel_transform.h"
@@ -8,21 +8,21 @@
 
 namespace lacuna::augment {
 
-/// Brightness, contrast, saturation and hue in a random order, each by a factor around 1 (around 0: hue) as
-/// torchvision's ColorJitter draws it.
+/// Changes brightness, contrast, saturation and hue in random order, each by a factor around 1 (hue: around 0), drawn
+/// as torchvision's ColorJitter does.
 class ColorJitter final : public PixelTransform {
  public:
-  /// `strengths`: one number for all but hue, or three, or four. Other counts, and a hue above 0.5, are the input's
-  /// fault.
+  /// `strengths`: one number for all but hue, or three without hue, or four. Other counts, and a hue above 0.5, are the
+  /// input's fault.
   ColorJitter(const std::vector<double>& strengths, double probability);
   void apply(Sample& sample, SampleRandom& random) const override;
 
  private:
-  std::array<double, 4> strengths_{};  // of brightness, contrast, saturation, hue
+  std::array<double, 4> strengths_{};  // brightness, contrast, saturation, hue
   double probability_;
 };
 
-/// Makes images grey, in three equal channels.
+/// Converts images to grayscale with three equal channels.
 class RandomGrayscale final : public PixelTransform {
  public:
   explicit RandomGrayscale(double probability)
@@ -33,7 +33,7 @@ class RandomGrayscale final : public PixelTransform {
   double probability_;
 };
 
-/// Blurs images with a deviation of 0.1 to 2 pixels.
+/// Applies a Gaussian blur with a standard deviation of 0.1 to 2 pixels.
 class RandomBlur final : public PixelTransform {
  public:
   explicit RandomBlur(double probability) : PixelTransform("data.blur_probability"), probability_(probability) {}

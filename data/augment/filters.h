@@ -1,15 +1,15 @@
-// Operations on the neighbourhood of each pixel, to Pillow's bits.
+// Neighbourhood filters, bit-identical to Pillow.
 #pragma once
 
 #include "data/augment/image_view.h"
 
 namespace lacuna::augment {
 
-/// 0: smoothed, 1: the image, above: sharpened (ImageEnhance.Sharpness). The outermost pixels stay. `in` and `out` are
-/// two images of one shape.
+/// Changes sharpness: `factor` 0 smooths, 1 keeps the image, larger values sharpen (ImageEnhance.Sharpness). Border
+/// pixels are unchanged. `in` and `out` have the same shape and do not overlap.
 void sharpness(const ImageView& in, const ImageView& out, float factor);
-/// Blurs `image` in place with a Gaussian of `deviation` pixels, as three boxes each way (ImageFilter.GaussianBlur).
-/// `scratch` is another image of its shape.
+/// Applies a Gaussian blur with a standard deviation of `deviation` pixels in place, approximated by three box blurs
+/// per axis (ImageFilter.GaussianBlur). `scratch` is another image of the same shape.
 void gaussian_blur(const ImageView& image, const ImageView& scratch, float deviation);
 
 }  // namespace lacuna::augment

@@ -1,4 +1,4 @@
-// Pixels that an operation works on, wherever they lie.
+// A non-owning view of an image's pixels.
 #pragma once
 
 #include "core/tensor.h"
@@ -7,7 +7,7 @@
 
 namespace lacuna::augment {
 
-/// An image u8 [height, width, channels] of 1 or 3 channels.
+/// An image u8 [height, width, channels] with 1 or 3 channels.
 struct ImageView {
   std::uint8_t* pixels = nullptr;
   std::int64_t height = 0, width = 0, channels = 0;
@@ -21,7 +21,7 @@ inline ImageView view_of(const Tensor& image) {
   return {image.data<std::uint8_t>(), image.shape()[0], image.shape()[1], image.shape()[2]};
 }
 
-/// Pillow's Image.blend of two values: from + factor·(to − from), cut to a byte.
+/// Pillow's Image.blend of two values: from + factor·(to − from), clamped to [0, 255] and truncated.
 inline std::uint8_t blend(float from, float to, float factor) {
   const float value = from + factor * (to - from);
   const float positive = value < 0.0F ? 0.0F : value;

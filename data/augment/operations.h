@@ -1,4 +1,4 @@
-// The operations of RandAugment and its relatives by timm's names, with the meaning that timm gives to a magnitude.
+// The operations of RandAugment and its variants, with timm's names and timm's meaning of magnitudes.
 #pragma once
 
 #include "data/augment/pixel_transform.h"
@@ -13,21 +13,21 @@ namespace lacuna::augment {
 
 /// The state that a transform's operations share.
 struct Surroundings {
-  std::vector<std::uint8_t> fill{};      // [channels]: the colour beyond the image
-  std::optional<ResizeFilter> filter{};  // of shear, translation and rotation; none: drawn for each
-  double translation = 0.45;             // share of the image at magnitude 10
+  std::vector<std::uint8_t> fill{};      // [channels]: the colour of pixels outside the image
+  std::optional<ResizeFilter> filter{};  // for shear, translation and rotation; none: drawn per operation
+  double translation = 0.45;             // translation at magnitude 10, relative to the image
 };
 
 struct Operation {
   std::string_view name;
-  bool draws_sign;  // whether a coin decides which way it goes
-  /// Its argument at a magnitude, from 0 to 10 in most policies; `sign` is 1 or −1. Null: it takes none.
+  bool draws_sign;  // whether the direction is random
+  /// Maps a magnitude, 0 to 10 in most policies, to the operation's argument; `sign` is 1 or −1. Null: no argument.
   double (*argument)(double magnitude, double sign, const Surroundings& surroundings);
-  /// Changes the sample's images.
+  /// Applies the operation to the sample's images.
   void (*apply)(Sample& sample, double argument, const Surroundings& surroundings, SampleRandom& random);
 };
 
-/// An unknown name is an error.
+/// The operation called `name`; throws if there is none.
 const Operation& operation(std::string_view name);
 
 /// Blurs the sample's images (gaussian_blur).

@@ -1,4 +1,4 @@
-// The common base of transforms of pixels.
+// The common base class of pixel transforms.
 #pragma once
 
 #include "core/error.h"
@@ -13,7 +13,7 @@ namespace lacuna::augment {
 
 inline constexpr std::string_view images = "images";
 
-/// A transform of `images` u8 [H, W, 1 or 3] that leaves their shape.
+/// A transform of `images` u8 [H, W, 1 or 3] that preserves their shape.
 class PixelTransform : public Transform {
  public:
   explicit PixelTransform(std::string name) : name_(std::move(name)) {}

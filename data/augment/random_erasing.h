@@ -1,4 +1,4 @@
-// Rectangles that are overwritten: Zhong et al., "Random erasing data augmentation" (2017), as timm does it.
+// Random erasing (Zhong et al., "Random erasing data augmentation", 2017) as in timm.
 #pragma once
 
 #include "data/transforms.h"
@@ -10,15 +10,16 @@
 namespace lacuna::augment {
 
 enum class Erasing : std::uint8_t {
-  constant,  // 0, which is the mean of normalised images
-  color,     // a standard normal number for each channel
-  noise      // one for each value
+  constant,  // 0, the mean of normalised images
+  color,     // one standard normal number per channel
+  noise      // one standard normal number per value
 };
-/// `const`, `rand` or `pixel`; another name gives nothing.
+/// Parses `const`, `rand` or `pixel`; any other name gives nothing.
 std::optional<Erasing> erasing_of(std::string_view name);
 
-/// Overwrites 1 to `most` rectangles of `images` f32 [H, W, C], normalised, with a probability. Each takes 1/50 to 1/3
-/// of the image over their number, and is 0.3 to 1/0.3 as high as wide; one that does not fit ten times is left out.
+/// With a probability, overwrites 1 to `most` rectangles of normalised `images` f32 [H, W, C]. With n rectangles, each
+/// covers 1/50 to 1/3 of the image, divided by n, with an aspect ratio (height / width) of 0.3 to 1/0.3. A rectangle
+/// whose draw does not fit ten times is skipped.
 class RandomErasing final : public Transform {
  public:
   RandomErasing(double probability, Erasing how, std::int64_t most);

@@ -1,4 +1,4 @@
-// The files below a folder or in tar archives, by number.
+// The files below a folder or in tar archives, by index.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +12,32 @@
 
 namespace lacuna {
 
-/// Files in the order of their paths' bytes. A tar archive within a folder or an archive counts as a folder with the
-/// name of the archive without `.tar`. Names that begin with a dot, and `__MACOSX`, are left out.
+/// Files sorted by the bytes of their paths. A tar archive within a folder or an archive counts as a folder with the
+/// archive's name without `.tar`. Names that begin with a dot, and `__MACOSX`, are skipped.
 class FileTree {
  public:
-  /// Lists a folder, whose links are followed, or a tar archive. Rejects a folder that contains itself through links,
-  /// a link to nothing, folders that cannot be read, names that are not UTF-8, and what list_tar rejects. The same path
-  /// is listed again only where a folder or an archive has changed since.
+  /// Lists a folder, following symbolic links, or a tar archive. Rejects cyclic and dangling links, unreadable folders,
+  /// names that are not UTF-8, and everything that list_tar rejects. Listings are cached until a folder or an archive
+  /// changes.
   static std::shared_ptr<const FileTree> open(const std::filesystem::path& root);
-  /// The same of several archives, each a folder below the root.
+  /// The same for several archives, each a folder below the root.
   static std::shared_ptr<const FileTree> of_archives(const std::vector<std::filesystem::path>& archives);
 
   std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }
-  /// Path of a file below the root, with `/` between its parts.
+  /// Path of a file relative to the root, with `/` as separator.
   std::string_view path(std::int64_t file) const;
-  /// Paths of all folders below the root, in the order of their bytes.
+  /// Paths of all folders below the root, sorted by their bytes.
   const std::vector<std::string>& folders() const { return folders_; }
-  /// The files [first, last) below a folder; an empty name stands for the root.
+  /// The range [first, last) of files below a folder; an empty name is the root.
   std::pair<std::int64_t, std::int64_t> below(std::string_view folder) const;
-  /// The number of the file with this path; -1: there is none.
+  /// The index of the file with this path, or -1.
   std::int64_t find(std::string_view path) const;
 
   /// The location of a file, for messages.
   std::string origin(std::int64_t file) const;
-  /// The content of a file, into the memory that `place` gives for so many bytes. Any thread may call it. Rejects a
-  /// file that cannot be read.
+  /// Reads a file into the memory that `place` returns for its size. Rejects an unreadable file. Thread-safe.
   void read(std::int64_t file, const std::function<std::span<std::uint8_t>(std::int64_t bytes)>& place) const;
-  /// The same as text; rejects more than `most` bytes.
+  /// Reads a file as text; rejects more than `most` bytes.
   std::string read_text(std::int64_t file, std::int64_t most = 1 << 20) const;
 
  private:
@@ -47,7 +46,7 @@ class FileTree {
     std::int32_t archive;  // -1: a file on disk
     std::int64_t offset, bytes;
   };
-  struct State {  // of a folder or an archive that was listed
+  struct State {  // state of a listed folder or archive, to detect changes
     std::filesystem::path path;
     std::filesystem::file_time_type time;
     std::int64_t bytes;
@@ -55,9 +54,9 @@ class FileTree {
   bool is_current() const;
 
   std::filesystem::path root_;      // empty: several archives
-  std::string paths_;               // one after another
-  std::vector<std::int64_t> ends_;  // [size], of each path in `paths_`
-  std::vector<Member> members_;     // [size]; empty where all files lie on disk
+  std::string paths_;               // concatenated paths
+  std::vector<std::int64_t> ends_;  // [size]: end of each path in `paths_`
+  std::vector<Member> members_;     // [size]; empty if all files are on disk
   std::vector<std::string> folders_;
   std::vector<std::filesystem::path> archives_;
   std::vector<State> listed_;

@@ -1,4 +1,4 @@
-// A file read in place, at any offset. It is read, not mapped: mapped pages would count as the process's memory.
+// Random-access reads of a file. The file is not mapped, since mapped pages would count as the process's memory.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ class InputFile {
   InputFile& operator=(InputFile&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// In bytes, when it was opened.
+  /// Size in bytes when the file was opened.
   std::int64_t size() const { return size_; }
-  /// Fills `out` from byte `offset` on. Any thread may call it. An error where the file ends earlier.
+  /// Fills `out` from byte `offset` on. Throws if the file is too short. Thread-safe.
   void read(std::int64_t offset, std::span<std::uint8_t> out) const;
 
  private:
@@ -28,7 +28,7 @@ class InputFile {
   int descriptor_ = -1;
 };
 
-/// The content of a file. Rejects one of more than `most` bytes.
+/// The content of a file. Rejects a file of more than `most` bytes.
 std::string read_text(const std::filesystem::path& path, std::int64_t most);
 
 }  // namespace lacuna

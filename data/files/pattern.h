@@ -1,4 +1,4 @@
-// Patterns on paths, as shards are named by: `train-{000000..000146}.tar`.
+// Path patterns for shards: `train-{000000..000146}.tar`.
 #pragma once
 
 #include <filesystem>
@@ -8,10 +8,11 @@
 
 namespace lacuna {
 
-/// The paths that a pattern stands for, in order: `{000..012}` counts, `{a,b}` lists, and `*`, `?` and `[abc]` in the
-/// last part match files. A path without any of these stands for itself. Rejects a pattern that matches nothing.
+/// Expands a pattern to paths, in order: `{000..012}` is a range, `{a,b}` a list, and `*`, `?` and `[abc]` in the last
+/// path component match existing files. A path without any of these expands to itself. Rejects a pattern that matches
+/// nothing.
 std::vector<std::filesystem::path> expand_pattern(const std::string& pattern);
-/// Whether a path has any of `{*?[`.
+/// Whether a path contains any of `{*?[`.
 bool is_pattern(std::string_view path);
 
 }  // namespace lacuna

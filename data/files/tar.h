@@ -1,4 +1,4 @@
-// Tar archives: where each member lies, so that it can be read in place.
+// Lists the members of tar archives with their offsets, so that they can be read in place.
 #pragma once
 
 #include "data/files/input_file.h"
@@ -9,12 +9,12 @@
 
 namespace lacuna {
 
-/// A file or folder in an archive. The content of a file is bytes [offset, offset + bytes) of the archive.
+/// A file or folder in an archive. A file's content is bytes [offset, offset + bytes) of the archive.
 struct TarMember {
-  std::string path;  // in UTF-8, without `./` or `/` at its start and `/` at its end
+  std::string path;  // UTF-8, without a leading `./` or `/` and without a trailing `/`
   std::int64_t offset = 0, bytes = 0;
   bool is_folder = false;
-  std::string link_to{};  // the member before this one that has the content of this hard link; empty: it has its own
+  std::string link_to{};  // target of a hard link, an earlier member; empty: not a link
 };
 
 /// Bytes [begin, begin + bytes) of a file.
@@ -23,9 +23,10 @@ struct FileRange {
   std::int64_t begin = 0, bytes = 0;
 };
 
-/// Calls `take` for the files and folders of an archive, in its order. Reads the headers only. Understands ustar, GNU's
-/// and pax's long names and sizes, and hard links. Rejects other files, compressed and truncated
-/// archives, sparse files, symbolic links, and names that are not UTF-8. `name` stands for the archive in messages.
+/// Calls `take` for each file and folder of an archive, in archive order. It reads only the headers. It supports ustar,
+/// long names and sizes of GNU and pax, and hard links. It rejects files that are no tar archive, compressed and
+/// truncated archives, sparse files, symbolic links, and names that are not UTF-8. `name` is the archive's name in
+/// messages.
 void list_tar(const FileRange& range, const std::string& name, const std::function<void(TarMember)>& take);
 
 }  // namespace lacuna

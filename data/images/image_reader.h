@@ -1,7 +1,9 @@
-// Images of files: their size first, then the rows of a box, so that no more is decoded or held than is needed.
+// Incremental image decoding: first the size, then the rows of a box, so that only the needed pixels are decoded and
+// held.
 //
-// Pixels are those of Pillow's Image.open(file).convert("RGB"): grey is repeated, palettes are looked up, alpha and
-// colour profiles are dropped, 16 bits become the upper 8, of grey PNGs the value cut at 255.
+// Pixels are those of Pillow's Image.open(file).convert("RGB"): grey is repeated in three channels, palettes are looked
+// up, and alpha and colour profiles are dropped. 16-bit values keep their upper 8 bits, except that those of grey PNGs
+// are clamped at 255.
 #pragma once
 
 #include "core/tensor.h"
@@ -19,13 +21,13 @@ struct ImageBox {
   std::int64_t top = 0, left = 0, height = 0, width = 0;
 };
 
-/// The largest image that is decoded, in pixels: Pillow's limit.
+/// The maximum number of pixels of an image, Pillow's limit.
 inline constexpr std::int64_t most_pixels = 178'956'970;
 
-/// A row of RGB pixels [width, 4], whose fourth bytes mean nothing. 4 bytes after it may be read.
+/// Receives a row of RGB pixels [width, 4], whose fourth bytes are padding. It may read 4 bytes past the row.
 using RowConsumer = std::function<void(const std::uint8_t* row)>;
 
-/// One use: an image is read once.
+/// Decodes one image. It is single-use: `read` is called once.
 class ImageReader {
  public:
   virtual ~ImageReader() = default;
@@ -35,10 +37,10 @@ class ImageReader {
   std::int64_t height() const { return height_; }
   std::int64_t width() const { return width_; }
 
-  /// Makes the image up to `factor` (1, 2, 4 or 8) times smaller before it is read, where that saves time, and returns
-  /// by how much. The sides are rounded up.
+  /// Downscales the image by up to `factor` (1, 2, 4 or 8) while decoding, if that saves time, and returns the factor
+  /// used. The sides are rounded up. Call it before `read`.
   virtual std::int64_t shrink(std::int64_t factor);
-  /// Gives the rows of `box`, top to bottom. Damaged data is a DamagedSample.
+  /// Passes the rows of `box` to `row`, top to bottom. Damaged data throws DamagedSample.
   virtual void read(const ImageBox& box, const RowConsumer& row) = 0;
 
  protected:
@@ -50,17 +52,17 @@ class ImageReader {
 };
 
 struct DecodeOptions {
-  bool apply_exif = false;  // turn images as their EXIF orientation says
+  bool apply_exif = false;  // rotate and flip images by their EXIF orientation
 };
 
-/// Reads the header of a JPEG, PNG, BMP, GIF (its first frame), PGM or PPM file, told apart by its content; `bytes`
-/// must outlive the reader. Other formats, damaged headers and images above most_pixels are a DamagedSample.
+/// Reads the header of a JPEG, PNG, BMP, GIF (first frame only), PGM or PPM file, recognised by its content; `bytes`
+/// must outlive the reader. Other formats, damaged headers and images above most_pixels throw DamagedSample.
 std::unique_ptr<ImageReader> open_image(std::span<const std::uint8_t> bytes, const DecodeOptions& options = {});
 
 /// The whole image, u8 [height, width, 3].
 Tensor decode_image(std::span<const std::uint8_t> bytes, const DecodeOptions& options = {});
 
-/// The library that decodes JPEGs: `libjpeg-turbo`, or `stb_image` where the build had none.
+/// The library that decodes JPEGs: `libjpeg-turbo`, or `stb_image` in builds without it.
 const char* jpeg_library();
 
 }  // namespace lacuna

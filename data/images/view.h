@@ -1,6 +1,6 @@
-// Square views of images: a box of the image, resized, and a window of that. All are cut from `encoded` u8 [bytes], an
-// image file, or from `images` u8 [H, W, C], and become `images` u8 [side, side, C]. Only what the window needs is
-// decoded, a row at a time.
+// Square views of images: a box of the image is resized, and a window of the result is kept. The source is `encoded` u8
+// [bytes], an image file, or `images` u8 [H, W, C]; the result is `images` u8 [side, side, C]. Only the pixels that the
+// window needs are decoded, row by row.
 #pragma once
 
 #include "data/images/image_reader.h"
@@ -15,28 +15,28 @@ namespace lacuna {
 
 /// A window of a resized box of an image.
 struct View {
-  ImageBox box;                    // of the image
-  std::int64_t height, width;      // to which the box is resized
-  std::int64_t top = 0, left = 0;  // the window's corner there; negative: the window begins beyond the edge
-  bool flip = false;               // mirror the window, left to right
+  ImageBox box;                    // box of the source image
+  std::int64_t height, width;      // size to which the box is resized
+  std::int64_t top = 0, left = 0;  // the window's corner in the resized box; negative: outside of it
+  bool flip = false;               // flip the window horizontally
 };
 
 struct ViewOptions {
   std::int64_t side = 224;
   Interpolation interpolation = Interpolation::bilinear;
   DecodeOptions decode{};
-  bool fast = false;                 // decode JPEGs up to 8 times smaller where the view still shrinks; pixels differ
-  std::vector<std::uint8_t> fill{};  // of each channel, beyond the edges; empty: black
+  bool fast = false;  // downscale JPEGs up to 8 times while decoding if the view shrinks anyway; pixels differ
+  std::vector<std::uint8_t> fill{};  // [channels]: colour outside the image; empty: black
 };
 
-/// Chooses a view of each image.
+/// A transform that replaces each image by a view of it.
 class ViewTransform : public Transform {
  public:
   explicit ViewTransform(ViewOptions options) : options_(std::move(options)) {}
   SampleFields describe(SampleFields fields) const final;
   void apply(Sample& sample, SampleRandom& random) const final;
 
-  /// The view of an image [height, width].
+  /// Chooses the view of an image [height, width].
   virtual View view(std::int64_t height, std::int64_t width, SampleRandom& random) const = 0;
 
  protected:
@@ -46,9 +46,9 @@ class ViewTransform : public Transform {
   ViewOptions options_;
 };
 
-/// A random part of the image, resized to the side: its share of the area is drawn from `scale`, its aspect ratio from
-/// `ratio`, on a logarithmic scale; then a flip with probability `flip`. Inception's augmentation (Szegedy et al. 2014,
-/// section 6) with timm's draws (timm 1.0.31, RandomResizedCropAndInterpolation).
+/// Crops a random box, resizes it to `side`, and flips it horizontally with probability `flip`. The box's share of the
+/// area is uniform over the scale range, its aspect ratio log-uniform over the ratio range. This is Inception's
+/// augmentation (Szegedy et al. 2014, section 6) with timm's draws (timm 1.0.31, RandomResizedCropAndInterpolation).
 class RandomResizedCrop final : public ViewTransform {
  public:
   struct Ranges {
@@ -63,16 +63,16 @@ class RandomResizedCrop final : public ViewTransform {
   Ranges ranges_;
 };
 
-/// How an image becomes a square in evaluation (timm's crop_mode).
+/// How evaluation makes an image square (timm's crop_mode).
 enum class CropMode : std::uint8_t {
-  center,  // the shorter side to side / crop_pct, and the middle
-  squash,  // both sides to side / crop_pct, and the middle
-  border   // the longer side to side / crop_pct, and the middle, with a border where the image ends
+  center,  // resize the shorter side to side / crop_pct, then crop the center
+  squash,  // resize both sides to side / crop_pct, then crop the center
+  border   // resize the longer side to side / crop_pct, pad, then crop the center
 };
-/// `center`, `squash` or `border`.
+/// Parses `center`, `squash` or `border`.
 CropMode crop_mode_of(std::string_view name);
 
-/// The middle of the image, as timm 1.0.31 evaluates (transforms_imagenet_eval).
+/// The evaluation view of timm 1.0.31 (transforms_imagenet_eval): resize and center crop.
 class CenterView final : public ViewTransform {
  public:
   CenterView(ViewOptions options, double crop_pct, CropMode mode)

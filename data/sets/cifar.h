@@ -1,4 +1,4 @@
-// CIFAR-10 and CIFAR-100 in their original binary layout (Krizhevsky 2009; cs.toronto.edu/~kriz/cifar.html).
+// CIFAR-10 and CIFAR-100 in their original binary format (Krizhevsky 2009; cs.toronto.edu/~kriz/cifar.html).
 #pragma once
 
 #include "data/dataset.h"
@@ -9,13 +9,13 @@
 
 namespace lacuna {
 
-/// Layout of a file: records of `label_bytes` labels, the last of which is the class, and 32×32 pixels by plane.
+/// The file format: records of `label_bytes` one-byte labels, the last of which is the class, and 32×32 planar pixels.
 struct CifarFormat {
   static constexpr std::int64_t side = 32, channels = 3;  // pixels u8 [channels, side, side]
 
   std::string name, title;
   std::string archive_folder;              // top folder of the published archive
-  std::string pickle_folder, pickle_file;  // that of the archive of Python's pickles, and a file in it
+  std::string pickle_folder, pickle_file;  // top folder of the Python pickle archive, and a file in it
   std::vector<std::string> train_files, validation_files;
   std::int64_t train_images = 0, validation_images = 0;  // as published
   std::int64_t label_bytes = 1;
@@ -31,8 +31,8 @@ const CifarFormat& cifar100_format();
 class Cifar final : public ImageDataset {
  public:
   /// Opens the files of `options.split` in `options.path` (or in the archive's folder there) and checks the length of
-  /// each file and every label. All published images must be there unless fewer are asked for. Images stay in the
-  /// files.
+  /// each file and every label. All published images must be present unless fewer are requested. Images are read from
+  /// the files on demand.
   Cifar(const CifarFormat& format, const DatasetOptions& options);
 
   std::int64_t read_image(std::int64_t index, std::uint8_t* image) const override;

@@ -1,4 +1,4 @@
-// Images of one split that lie in a tree of files, and the data set of them.
+// The images of one split in a tree of files, and their data set.
 #pragma once
 
 #include "data/dataset.h"
@@ -12,11 +12,12 @@ namespace lacuna {
 
 struct ImageSplit {
   std::shared_ptr<const FileTree> tree;
-  std::vector<std::int32_t> files;   // [images], by number in the tree
+  std::vector<std::int32_t> files;   // [images]: indices in the tree
   std::vector<std::int32_t> labels;  // [images]
 };
 
-/// The data set of `info.size` images of `split`. Files come class by class: fewer than all are drawn by `seed`.
+/// The data set of `info.size` images of `split`. A subset is drawn at random by `seed`, because files are sorted by
+/// class.
 std::unique_ptr<const Dataset> open_split(DatasetInfo info, std::shared_ptr<const ImageSplit> split,
                                           std::uint64_t seed);
 

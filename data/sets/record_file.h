@@ -1,4 +1,4 @@
-// A file of records of one length, read in place: the operating system's cache is the only copy in memory.
+// A file of fixed-length records, read in place: only the operating system's cache holds it in memory.
 #pragma once
 
 #include "data/files/input_file.h"
@@ -12,7 +12,7 @@ class RecordFile {
 
   const std::filesystem::path& path() const { return file_.path(); }
   std::int64_t records() const { return file_.size() / record_bytes_; }
-  /// Fills `out` (u8 [n, record_bytes]) from record `first` on. Any thread may call it.
+  /// Fills `out` (u8 [n, record_bytes]) from record `first` on. Thread-safe.
   void read(std::int64_t first, std::span<std::uint8_t> out) const { file_.read(first * record_bytes_, out); }
 
  private:

@@ -1,13 +1,13 @@
-// The data set that comes with the program: pictures of ten shapes, drawn from a seed as they are read.
+// The built-in data set: synthetic images of ten shapes, generated from a seed as they are read.
 #pragma once
 
 #include "data/dataset.h"
 
 namespace lacuna {
 
-/// One bright shape of ten on a darker, shaded ground, turned by up to 23 degrees, in any colour, among fragments and
-/// noise: only its outline tells its class. Image `index` is a function of (seed, split, index, image size), the same
-/// on every machine.
+/// One of ten bright shapes on a darker, shaded background, rotated by up to 23 degrees, in any colour, among fragments
+/// and noise: only its outline identifies the class. Image `index` is a function of (seed, split, index, image size),
+/// identical on every machine.
 class Shapes final : public ImageDataset {
  public:
   explicit Shapes(const DatasetOptions& options);

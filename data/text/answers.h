@@ -1,4 +1,4 @@
-// Answers to questions as SQuAD's official script compares them (evaluate-v2.0.py; Rajpurkar et al. 2018).
+// Scores of answers to questions as in SQuAD's official script (evaluate-v2.0.py; Rajpurkar et al. 2018).
 #pragma once
 
 #include <span>
@@ -8,17 +8,18 @@
 
 namespace lacuna {
 
-/// Ends each answer where several are one text: no byte of UTF-8.
+/// The terminator of each answer in a concatenation; the byte never occurs in UTF-8.
 inline constexpr char answer_end = '\xff';
 
-/// The words that count: in lower case, without ASCII punctuation and without the articles a, an and the.
+/// The normalised words of an answer: lower case, without ASCII punctuation and the articles a, an and the.
 std::vector<std::string> answer_words(std::string_view answer);
 
 struct AnswerScore {
-  double exact = 0;  // 1 where the words are those of a wanted answer
-  double f1 = 0;     // of the words, whatever their order; 1 where there are none in both
+  double exact = 0;  // 1 if the words equal a reference answer's
+  double f1 = 0;     // F1 of the bags of words; 1 if both are empty
 };
-/// The best score against one of the wanted answers. One without words counts only where all are: no answer is wanted.
+/// The best score over the reference answers. References without words count only if all are: the question has no
+/// answer.
 AnswerScore score_answer(std::string_view answer, std::span<const std::string> wanted);
 
 }  // namespace lacuna

@@ -1,4 +1,4 @@
-// Rows of a table as labelled texts or pairs: classes, several classes at once, or a number.
+// Table rows as labelled texts or pairs of texts. A label is a class, several classes (multi-label), or a number.
 #pragma once
 
 #include "data/text/table.h"
@@ -15,43 +15,42 @@ namespace lacuna {
 
 enum class LabelKind : std::uint8_t { one_class, several_classes, number };
 
-/// How the rows of a file are read.
+/// The columns of a file and how to read them.
 struct TextColumns {
   TableOptions table{};
-  std::string text, pair, label;  // names of columns; `pair` may be empty
-  bool irregular = false;         // rows that lack columns or a label are left out, and texts may be empty
-  bool separate = false;          // whether the pair is a sequence of its own
-  std::string label_separator{};  // between the labels of a row, which are several then; empty: each row has one
+  std::string text, pair, label;  // column names; `pair` may be empty
+  bool irregular = false;         // skip rows that lack columns or a label, and allow empty texts
+  bool separate = false;          // whether the pair is a separate sequence
+  std::string label_separator{};  // separator of multiple labels in a row; empty: one label per row
 };
 
-/// A table whose rows were all checked.
+/// A table with all rows checked.
 struct LabelledTable {
   std::shared_ptr<const Table> table;
   TextColumns columns;
   LabelKind kind = LabelKind::one_class;
-  std::vector<std::string> classes;                // names, by number
-  std::vector<float> numbers;                      // [rows], of kind number
-  std::vector<std::int32_t> labels;                // [rows], of one class
-  std::vector<std::vector<std::int32_t>> several;  // [rows]
+  std::vector<std::string> classes;                // names by class index
+  std::vector<float> numbers;                      // [rows], for LabelKind::number
+  std::vector<std::int32_t> labels;                // [rows], for LabelKind::one_class
+  std::vector<std::vector<std::int32_t>> several;  // [rows], for LabelKind::several_classes
 };
 
 /// The labels that the configuration gives.
 struct KnownLabels {
-  bool numbers = false;                // they are numbers to be predicted
-  std::vector<std::string> classes{};  // the names there are, in order; empty: those that the file has
+  bool numbers = false;                // labels are regression targets
+  std::vector<std::string> classes{};  // class names, in order; empty: taken from the file
 };
 
-/// Numbers of classes by what a file calls them: their names and, where no name is itself a number, their numbers.
+/// Maps labels as written in a file to class indices: class names and, if no name is a number, the indices themselves.
 std::map<std::string, std::int32_t, std::less<>> class_numbers(const std::vector<std::string>& classes);
 
-/// Reads a file once. Labels are the names of classes, whole numbers from 0 that stand for classes, or other numbers,
-/// which are to be predicted themselves; lists of names are several classes at once. Classes that are not known are in
-/// the order of their numbers, or of the bytes of their names. Refuses broken rows, empty texts, and labels that are
-/// none of the known ones, with file and line.
+/// Reads a file once. Labels are class names, integers from 0 (class indices), other numbers (regression targets), or
+/// lists of names (multi-label). Unknown classes are sorted by number, or else by the bytes of their names. Rejects
+/// malformed rows, empty texts, and labels outside the known classes; the message names file and line.
 LabelledTable read_labelled_table(const std::filesystem::path& path, const TextColumns& columns,
                                   const KnownLabels& known);
 
-/// `labels` of a kind: i64 [] of one class, f32 [classes] (0 or 1) of several, f32 [] of a number.
+/// The field `labels` of a kind: one class i64 [], several classes f32 [classes] (0 or 1), number f32 [].
 SampleField label_field(LabelKind kind, std::int64_t classes);
 
 class LabelledText final : public TextDataset {

@@ -1,4 +1,4 @@
-// Caches the files read last: checking a configuration opens the same ones several times.
+// A cache of recently read files, because checking a configuration opens the same files several times.
 #pragma once
 
 #include <filesystem>
@@ -12,10 +12,10 @@
 
 namespace lacuna {
 
-/// Names, sizes and times of files: another text once one of them has changed.
+/// A cache key of files: their names, sizes and modification times.
 std::string state_of_files(std::initializer_list<std::filesystem::path> files);
 
-/// The last few values, by the state of what they were read from. Any thread may ask.
+/// The last few values, by the state of the files they were read from. Thread-safe.
 template <class T>
 class Recent {
  public:

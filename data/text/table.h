@@ -12,12 +12,12 @@
 
 namespace lacuna {
 
-/// TSV has no quoting: a `"` is a character. CSV is RFC 4180's: quotes, doubled quotes, line breaks within quotes.
-/// Lines are one column; empty ones are left out.
+/// TSV has no quoting: `"` is an ordinary character. CSV follows RFC 4180: quotes, doubled quotes, line breaks within
+/// quotes. `lines` has a single column and skips empty lines.
 enum class TableFormat : std::uint8_t { tsv, csv, json_lines, lines };
 std::string_view name_of(TableFormat format);
 
-/// A value: a text, or a list of texts. JSON's numbers and flags are texts.
+/// A value: a text, or a list of texts. JSON numbers and booleans are texts.
 struct Cell {
   std::string text;
   std::vector<std::string> items{};
@@ -26,14 +26,14 @@ struct Cell {
 
 struct TableOptions {
   TableFormat format = TableFormat::tsv;
-  bool header = true;   // of TSV and CSV: whether the first row names the columns; without one, `1` is the first column
-  bool ragged = false;  // of TSV and CSV: rows may have more columns than the first one, or fewer
+  bool header = true;   // TSV, CSV: the first row names the columns; without a header they are `1`, `2` …
+  bool ragged = false;  // TSV, CSV: rows may have more or fewer columns than the first
 };
 
-/// A row that is being read. `cells` are those of the selected columns.
+/// A row during a scan. `cells` are those of the selected columns.
 struct TableRow {
   std::int64_t line;
-  std::int64_t columns;  // of TSV and CSV
+  std::int64_t columns;  // TSV and CSV only
   std::vector<Cell> cells;
 };
 
@@ -44,16 +44,16 @@ class Table {
 
   const std::filesystem::path& path() const { return file_.path(); }
   const std::vector<std::string>& columns() const { return columns_; }
-  /// The columns that rows are read with; refuses one that the file does not have, and names those it has.
+  /// Selects the columns to read. Rejects a missing one; the message lists the existing columns.
   void select(const std::vector<std::string>& columns);
-  /// Reads all rows once and remembers where those are that `keep` answers true for. Refuses rows that are not whole or
-  /// not in UTF-8.
+  /// Reads all rows once and remembers the position of each row for which `keep` returns true. Rejects malformed rows
+  /// and rows that are not UTF-8.
   void scan(const std::function<bool(const TableRow&)>& keep);
 
   std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
-  /// The selected cells of a row. Any thread may call it.
+  /// The selected cells of a row. Thread-safe.
   std::vector<Cell> row(std::int64_t index) const;
-  /// As `file:line`.
+  /// The location of a row, `file:line`.
   std::string where(std::int64_t index) const;
 
  private:
@@ -61,7 +61,7 @@ class Table {
     std::int64_t begin;
     std::int64_t bytes;
   };
-  /// The next record, which may have several lines in CSV.
+  /// Reads the next record, which may span several lines in CSV.
   bool next(std::string& record, Place& place, std::int64_t& line);
   std::vector<std::string> fields(const std::string& record, std::int64_t line) const;
   TableRow parse(const std::string& record, std::int64_t line) const;
@@ -69,11 +69,11 @@ class Table {
   TextFile file_;
   TableOptions options_;
   std::vector<std::string> columns_;
-  std::vector<std::size_t> selected_;  // by number
+  std::vector<std::size_t> selected_;  // column indices
   std::vector<Place> places_;          // [size]
 };
 
-/// The first rows as they stand, at most `most`, without a header: to find out what a file is.
+/// Up to `most` first rows as cells, including a header row, for detecting the layout of a file.
 std::vector<std::vector<std::string>> first_rows(const std::filesystem::path& path, TableFormat format,
                                                  std::size_t most);
 

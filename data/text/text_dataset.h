@@ -1,4 +1,4 @@
-// The common base of data sets of text: tokens that are made once and kept, settings, files.
+// The common base of text data sets: a token cache, settings, files.
 #pragma once
 
 #include "data/dataset.h"
@@ -13,20 +13,20 @@
 
 namespace lacuna {
 
-/// A sample in tokens.
+/// A tokenized sample.
 struct EncodedText {
   std::vector<std::int32_t> tokens;
-  std::int64_t second = 0;           // where the tokens of type 1 begin; as many as there are where there are none
-  std::vector<std::int32_t> labels;  // as the data set means it: of each token, or positions
-  std::vector<std::int32_t> pair{};  // tokens of a second text that is a sequence of its own
+  std::int64_t second = 0;           // index of the first token of type 1; tokens.size() if there is none
+  std::vector<std::int32_t> labels;  // data set specific: per token, or positions
+  std::vector<std::int32_t> pair{};  // tokens of a second text, as a separate sequence
 };
 EncodedText encoded(const Tokenizer::Encoding& encoding);
 
-/// Encoded samples in few bytes: token ids of 16 bits where the vocabulary allows it. Any thread may call it.
+/// A compact cache of tokenized samples: token ids take 16 bits if the vocabulary allows it. Thread-safe.
 class TokenCache {
  public:
   TokenCache(std::int64_t samples, std::int64_t vocabulary_size);
-  /// False where the sample was not kept yet.
+  /// Returns false if the sample is not cached.
   bool find(std::int64_t index, EncodedText& text) const;
   void keep(std::int64_t index, const EncodedText& text);
 
@@ -35,14 +35,14 @@ class TokenCache {
     std::unique_ptr<std::byte[]> data;
     std::size_t size = 0, used = 0;
   };
-  const bool wide_;  // 32 bits
+  const bool wide_;  // 32-bit ids
   mutable std::mutex mutex_;
   std::vector<Block> blocks_;
-  std::vector<const std::byte*> places_;  // [samples]; null: not kept yet
+  std::vector<const std::byte*> places_;  // [samples]; null: not cached
 };
 
-/// A data set of token sequences: `tokens` i64 [L], `token_types` i64 [L], and targets. Texts become tokens on the
-/// thread that first reads them.
+/// A data set of token sequences: `tokens` i64 [L], `token_types` i64 [L], and targets. A text is tokenized by the
+/// thread that first reads it.
 class TextDataset : public Dataset {
  public:
   TextDataset(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer);
@@ -50,7 +50,7 @@ class TextDataset : public Dataset {
 
  protected:
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  /// Makes the tokens of a sample.
+  /// Tokenizes a sample.
   virtual EncodedText encode(std::int64_t index) const = 0;
   /// Sets the targets of a sample.
   virtual void set_targets(const EncodedText& text, Sample& sample) const = 0;
@@ -63,36 +63,36 @@ class TextDataset : public Dataset {
   mutable TokenCache cache_;
 };
 
-/// Sets `tokens` and `token_types` of a sample, and those of its second sequence, which begin with `pair_`.
+/// Sets `tokens` and `token_types` of a sample, and `pair_tokens` and `pair_token_types` if it has a second sequence.
 void set_tokens(const EncodedText& text, Sample& sample);
-/// Sets a tensor of whole numbers.
+/// Sets an i64 tensor.
 void set_whole(std::string_view name, std::span<const std::int32_t> values, const Shape& shape, Sample& sample);
 
-/// Settings that every data set of text has, and those of one of them behind them.
+/// The settings common to all text data sets, followed by `more`.
 std::vector<Setting> text_settings(std::vector<Setting> more, double max_length = 128);
-/// The settings of a data set's options, those of text checked.
+/// Reads a data set's settings and validates the common text settings.
 Settings read_text_settings(std::string_view name, const std::vector<Setting>& known, const DatasetOptions& options);
 
-/// The tokenizer that the options name, or that of the model's folder.
+/// The tokenizer named in the settings, or the one in the model's folder.
 std::shared_ptr<const Tokenizer> tokenizer_of(const Settings& settings, const DatasetOptions& options);
 std::filesystem::path tokenizer_path(const Settings& settings, const DatasetOptions& options);
 
-/// `tokens` and `token_types` as the settings want them, packed or padded; a `vocabulary_size` of 0 is not known.
+/// The fields `tokens` and `token_types`, packed or padded according to the settings; `vocabulary_size` 0: unknown.
 SampleFields token_fields(const Settings& settings, std::int64_t vocabulary_size);
-/// The same of a second sequence: names begin with `pair_`, and so do those of the offsets and lengths.
+/// The same fields for a second sequence: names, also those of offsets and lengths, get the prefix `pair_`.
 SampleFields pair_fields(SampleFields fields);
-/// A field with a value for each token, as `token_fields` has them.
+/// A per-token field with the layout of `token_fields`.
 SampleField per_token(std::string name, const Settings& settings);
 
-/// Number of samples to use of `held`; refuses more than there are.
+/// The number of samples to use out of `held`; rejects a request for more.
 std::int64_t samples_to_use(const DatasetOptions& options, std::int64_t held);
 
-/// The file of a split: data.path itself, or in its folder `train.*`, or `dev.*`, `validation.*`, `val.*` or `test.*`,
-/// where * is one of the extensions; the setting `validation` names the other one.
+/// The file of a split. Training: data.path itself, or `train.*` in that folder. Validation: the setting `validation`,
+/// or `dev.*`, `validation.*`, `val.*` or `test.*` in the folder. `*` is one of the extensions.
 std::filesystem::path split_file(const Settings& settings, const DatasetOptions& options,
                                  const std::vector<std::string>& extensions);
 
-/// Texts that a user gives, as samples without targets.
+/// Makes samples without targets from a user's texts.
 class TextInputs final : public InputReader {
  public:
   TextInputs(SampleFields fields, std::shared_ptr<const Tokenizer> tokenizer, std::int64_t max_length);

@@ -1,4 +1,4 @@
-// Text files read whole or line by line, with the place of everything for messages.
+// Text files read whole or line by line, with positions for error messages.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,14 @@
 
 namespace lacuna {
 
-/// Content of a regular file. Refuses one that is missing or longer than `most` bytes; `what` names it.
+/// The content of a regular file. Rejects a file that is missing or longer than `most` bytes; `what` names it in
+/// messages.
 std::string read_whole_file(const std::filesystem::path& path, std::string_view what, std::int64_t most);
 
-/// The lines of a file, and any part of it read again later.
+/// Reads a file line by line, and any part of it again later.
 class TextFile {
  public:
-  /// Refuses a file that is missing or no regular one. For the names of lines, `path` is used as it is given.
+  /// Rejects a file that is missing or not regular. Messages show `path` as given.
   explicit TextFile(std::filesystem::path path);
   ~TextFile();
   TextFile(const TextFile&) = delete;
@@ -23,14 +24,14 @@ class TextFile {
   const std::filesystem::path& path() const { return path_; }
   /// Goes back to the first line.
   void rewind();
-  /// The next line without its end (`\n` or `\r\n`) and without a byte order mark; false at the end. Refuses lines of
-  /// more than 16 MiB.
+  /// Reads the next line without its end (`\n` or `\r\n`) and without a byte order mark; returns false at the end of
+  /// the file. Rejects lines of more than 16 MiB.
   bool next(std::string& line);
-  /// The position and number (from 1) of the line that was read last; the position behind it.
+  /// The position and number (from 1) of the last line read, and the position after it.
   std::int64_t begin() const { return begin_; }
   std::int64_t line() const { return line_; }
   std::int64_t end() const { return position_; }
-  /// The bytes [begin, begin + bytes). Any thread may call it.
+  /// The bytes [begin, begin + bytes) of the file. Thread-safe.
   std::string part(std::int64_t begin, std::int64_t bytes) const;
   /// The number of the line at a position.
   std::int64_t line_at(std::int64_t position) const;
@@ -40,9 +41,9 @@ class TextFile {
 
   std::filesystem::path path_;
   int descriptor_;
-  std::string block_;           // read ahead
-  std::size_t in_block_ = 0;    // of it, taken
-  std::int64_t block_end_ = 0;  // position in the file behind the block
+  std::string block_;           // read-ahead buffer
+  std::size_t in_block_ = 0;    // bytes of the block consumed
+  std::int64_t block_end_ = 0;  // position in the file after the block
   std::int64_t position_ = 0, begin_ = 0, line_ = 0;
 };
 

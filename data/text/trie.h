@@ -1,4 +1,4 @@
-// Longest match of a vocabulary's pieces.
+// Longest-prefix match over a vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace lacuna {
 
-/// A trie of byte strings with a number each. Children are found in one hash table.
+/// A trie that maps byte strings to ids. All edges are in one hash table.
 class Trie {
  public:
   Trie() : ids_(1, none), table_(1024) {}
 
   bool empty() const { return ids_.size() == 1; }
   void insert(std::string_view key, std::int32_t id);
-  /// The number of the longest key that `text` begins with, and its length; {-1, 0} where there is none.
+  /// The id and length of the longest key that is a prefix of `text`; {-1, 0} if there is none.
   std::pair<std::int32_t, std::size_t> longest(std::string_view text) const;
 
  private:
@@ -28,7 +28,7 @@ class Trie {
   std::size_t place_of(std::uint64_t key) const;
   void grow();
 
-  std::vector<std::int32_t> ids_;  // [nodes]: number of the key that ends there
+  std::vector<std::int32_t> ids_;  // [nodes]: id of the key that ends there
   std::vector<Edge> table_;        // open addressing; the size is a power of two
 };
 

@@ -18,7 +18,7 @@ void Batch::set_packed(std::string_view name, Tensor tensor, std::string_view of
 
 namespace {
 
-/// Offsets [N + 1] of samples [begin, end), from 0.
+/// Offsets [N + 1] of samples [begin, end), shifted to start at 0.
 Tensor offsets_of_part(const Tensor& offsets, std::int64_t begin, std::int64_t end) {
   Tensor part = offsets.leading(begin, end + 1);
   if (begin == 0) return part;

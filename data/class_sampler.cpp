@@ -54,16 +54,16 @@ class SampledByClass final : public Dataset {
     const auto c = static_cast<std::size_t>(std::ranges::upper_bound(up_to_, drawn) - up_to_.begin());
     const auto of_class = static_cast<std::uint64_t>(begins_[c + 1] - begins_[c]);
     const auto within = static_cast<std::int64_t>((std::uint64_t{draws[1]} * of_class) >> 32);
-    // A sample that comes several times is augmented in several ways, even where places are repeated.
+    // Each occurrence of a sample is augmented differently, even if `repeat` repeats positions as well.
     sample.copy = sample.copy * size() + place;
     source_->read(by_class_[static_cast<std::size_t>(begins_[c] + within)], sample);
   }
 
   DatasetPtr source_;
   std::uint64_t seed_;
-  std::vector<std::int32_t> by_class_;  // [size]: samples, class by class
-  std::vector<std::int64_t> begins_;    // [classes + 1], in by_class_
-  std::vector<double> up_to_;           // [classes]: weights of all samples up to a class
+  std::vector<std::int32_t> by_class_;  // [size]: sample indices, grouped by class
+  std::vector<std::int64_t> begins_;    // [classes + 1]: start of each class in by_class_
+  std::vector<double> up_to_;           // [classes]: cumulative weight of all samples up to and including a class
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace lacuna {
 namespace {
 
-/// Extents of `shape` with another axis 0 where the field's lengths differ.
+/// Extents of `shape`, with another axis 0 if the field's lengths vary.
 Shape with_length(const SampleField& field, std::int64_t length) {
   std::vector<std::int64_t> extents(field.shape.begin(), field.shape.end());
   if (field.collation != Collation::stacked) extents.front() = length;

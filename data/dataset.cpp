@@ -61,7 +61,7 @@ DatasetInfo describe_dataset(std::string_view name, const DatasetOptions& option
 
 RecognizedDataset recognize_dataset(const std::filesystem::path& path) {
   std::error_code ignored;
-  const bool is_pattern = path.native().find_first_of("{*") != std::string::npos;  // of shards
+  const bool is_pattern = path.native().find_first_of("{*") != std::string::npos;  // a pattern of shards
   if (!is_pattern && !std::filesystem::exists(path, ignored)) reject("data.path: {} does not exist", path.native());
   std::vector<RecognizedDataset> found;
   int certainty = 1;

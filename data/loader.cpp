@@ -30,31 +30,32 @@ class Loader::Workers {
     BatchMemory memory;
     int parts_done = 0;
     int failed_part = 0;
-    std::exception_ptr error;  // of the first part that failed
+    std::exception_ptr error;  // error of the first part that failed
   };
 
   static LoaderOptions checked(const LoaderOptions& options, const Batches& batches);
-  /// Position of batch number `ticket`.
+  /// Epoch and first sample of batch `ticket`.
   Position position_of(std::int64_t ticket) const;
   Prepared& prepared(std::int64_t ticket) { return ring_[static_cast<std::size_t>(ticket % options_.depth)]; }
-  /// Threads that prepare a batch together. Where samples vary in length, the batch is made once all are read.
+  /// Number of threads that prepare a batch together. If sample lengths vary, it is one, since collating needs all
+  /// samples.
   int parts() const { return batches_.is_fixed() ? options_.workers : 1; }
   void run(const std::stop_token& stop);
 
   const Batches batches_;
   const LoaderOptions options_;
-  const std::int64_t steps_;        // batches of a whole epoch
-  const std::int64_t first_steps_;  // batches left of the first epoch
+  const std::int64_t steps_;        // batches per full epoch
+  const std::int64_t first_steps_;  // batches left in the first epoch
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable_any may_prepare_, is_ready_;
-  std::vector<Prepared> ring_;          // [depth]: batch `ticket` waits at ticket mod depth
-  std::vector<BatchMemory> free_;       // with that in the ring [depth]
-  std::int64_t taken_ = 0, given_ = 0;  // tickets: batches that workers have in hand or are through with, handed out
-  int parts_taken_ = 0;                 // of batch `taken_`
+  std::vector<Prepared> ring_;          // [depth]: slot of batch `ticket` is ticket mod depth
+  std::vector<BatchMemory> free_;       // [depth], together with the memory in the ring
+  std::int64_t taken_ = 0, given_ = 0;  // tickets: batch whose parts are being assigned; next batch to hand out
+  int parts_taken_ = 0;                 // parts of batch `taken_` that workers have started
   std::exception_ptr error_;
 
-  std::vector<std::jthread> threads_;  // last: they stop before the members that they use are destroyed
+  std::vector<std::jthread> threads_;  // last member: threads stop before the members they use are destroyed
 };
 
 LoaderOptions Loader::Workers::checked(const LoaderOptions& options, const Batches& batches) {
@@ -103,9 +104,9 @@ std::optional<Batch> Loader::Workers::next() {
     error_ = mine.error;
     std::rethrow_exception(error_);
   }
-  lock.unlock();  // no worker touches a batch that is ready
+  lock.unlock();  // workers do not touch a ready batch
   BatchMemory fresh;
-  if (!batches_.reuses_memory()) fresh = batches_.allocate();  // an error here leaves everything as it is
+  if (!batches_.reuses_memory()) fresh = batches_.allocate();  // may throw, so it precedes any change of state
   const auto [epoch, first] = position_of(given_);
   Batch batch;
   try {

@@ -11,7 +11,7 @@
 namespace lacuna {
 namespace {
 
-/// The draws for the sample at one place of an epoch's order, for the distributions of <random> too.
+/// The draws for the sample at one position of an epoch's order; also a generator for the distributions of <random>.
 class Draws {
  public:
   using result_type = std::uint32_t;
@@ -23,9 +23,9 @@ class Draws {
   static constexpr result_type max() { return std::numeric_limits<result_type>::max(); }
   result_type operator()() { return stream_.bits(next_++); }
 
-  /// In [0, 1).
+  /// A number in [0, 1).
   double uniform() { return static_cast<double>((*this)()) * 0x1p-32; }
-  /// In [low, high).
+  /// An integer in [low, high).
   std::int64_t between(std::int64_t low, std::int64_t high) {
     return low + stream_.below(next_++, static_cast<std::uint32_t>(high - low));
   }
@@ -33,7 +33,7 @@ class Draws {
   double beta(double alpha) {
     std::gamma_distribution<double> gamma(alpha);
     const double x = gamma(*this), y = gamma(*this);
-    return x + y > 0 ? x / (x + y) : 1;  // both vanish for a tiny alpha
+    return x + y > 0 ? x / (x + y) : 1;  // both underflow to 0 for a tiny alpha
   }
 
  private:
@@ -42,7 +42,7 @@ class Draws {
   std::uint64_t next_;
 };
 
-/// A box whose sides are drawn, at a place that is drawn (timm's rand_bbox_minmax).
+/// A box with random sides at a random position (timm's rand_bbox_minmax).
 CutBox box_of_sides(const std::vector<double>& shares, std::int64_t height, std::int64_t width, Draws& draws) {
   const auto side = [&](std::int64_t extent) {
     const auto low = static_cast<std::int64_t>(static_cast<double>(extent) * shares[0]);
@@ -68,7 +68,7 @@ SampleMix draw_mix(const MixOptions& options, std::int64_t height, std::int64_t 
   return {.share = 1 - static_cast<double>(box.area()) / static_cast<double>(height * width), .box = box};
 }
 
-/// Row `y` of a sample [width, channels] that is mixed with its partner's. `out` holds the sample's own.
+/// Mixes row `y` [width, channels] of a sample with its partner's. `out` holds the sample's own row.
 void mix_row(const SampleMix& mix, std::int64_t y, std::int64_t channels, const std::vector<float>& mine,
              const std::vector<float>& partners, float* out) {
   if (mix.box) {
@@ -140,7 +140,7 @@ std::vector<SampleMix> Mixing::draw(std::int64_t epoch, std::int64_t first, std:
 
 namespace {
 
-/// Rows of `image_mixes` from `out` on.
+/// Writes rows of `image_mixes` from `out` on.
 void set_image_mixes(std::span<const SampleMix> mixes, float* out) {
   for (const SampleMix& mix : mixes) {
     const double share = mix.box ? 1 : mix.share;
@@ -159,7 +159,7 @@ void Mixing::apply(Batch& batch) const {
   const Tensor images = batch["images"], labels = batch["labels"];
   const std::int64_t size = batch.samples / options_.parts;
   const AllocationScope scope({Purpose::data, Label("loader"), {}});
-  constexpr std::int64_t numbers = 6;  // of a row of `image_mixes`
+  constexpr std::int64_t numbers = 6;  // columns of `image_mixes`
   const Tensor ways = Tensor::empty({batch.samples, numbers}, DType::f32, Device::cpu, Purpose::data);
   const Tensor mixed = Tensor::empty({batch.samples, options_.classes}, DType::f32, labels.device(), Purpose::data);
   for (std::int64_t begin = 0; begin < batch.samples; begin += size) {
@@ -181,7 +181,7 @@ void mix_images(const Tensor& images, std::span<const SampleMix> mixes) {
   expect(std::ssize(mixes) == samples, "{} images were to be mixed in {} ways", samples, mixes.size());
   const std::int64_t row = images.shape()[2] * channels;
   const auto changes = [](const SampleMix& mix) { return mix.box ? mix.box->area() > 0 : mix.share != 1; };
-  std::vector<float> first, second;  // rows as they were
+  std::vector<float> first, second;  // copies of the unmixed rows
   for (std::int64_t i = 0; i < samples / 2; ++i) {
     const SampleMix &one = mixes[static_cast<std::size_t>(i)],
                     &other = mixes[static_cast<std::size_t>(samples - 1 - i)];

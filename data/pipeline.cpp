@@ -66,7 +66,7 @@ class ShuffledByLength final : public Dataset {
   void read_sample(std::int64_t index, Sample& sample) const override {
     source_->read((*order_of(sample.epoch))[static_cast<std::size_t>(index)], sample);
   }
-  /// Kept for the last epochs that were asked for: workers read the end of one and the start of the next.
+  /// A cache for the last epochs requested, because workers read the end of one epoch and the start of the next.
   std::shared_ptr<const Order> order_of(std::int64_t epoch) const {
     const std::scoped_lock lock(mutex_);
     for (const auto& [known, order] : orders_)
@@ -82,7 +82,7 @@ class ShuffledByLength final : public Dataset {
     for (std::int64_t begin = 0; begin < size(); begin += piece_)
       std::stable_sort(order.begin() + begin, order.begin() + std::min(begin + piece_, size()),
                        [&](std::int32_t a, std::int32_t b) { return length(a) > length(b); });
-    std::size_t longest = 0;  // first of a piece
+    std::size_t longest = 0;  // position of the longest sample among the first of each chunk
     for (auto begin = static_cast<std::size_t>(piece_); begin < order.size(); begin += static_cast<std::size_t>(piece_))
       if (length(order[begin]) > length(order[longest])) longest = begin;
     std::swap(order.front(), order[longest]);
@@ -106,7 +106,7 @@ class Repeated final : public Dataset {
 
  private:
   static std::int64_t epoch_size(std::int64_t samples) {
-    constexpr std::int64_t round = 256;  // of timm's RepeatAugSampler
+    constexpr std::int64_t round = 256;  // timm's RepeatAugSampler
     return samples < round ? samples : samples / round * round;
   }
   void read_sample(std::int64_t index, Sample& sample) const override {
@@ -149,7 +149,7 @@ class Transformed final : public Dataset {
     sample.damaged = std::move(damaged);
   }
 
-  /// Why the sample is damaged; empty where it is not.
+  /// Why the sample is damaged; empty if it is intact.
   std::string apply(Sample& sample, SampleRandom random) const {
     try {
       for (const auto& transform : transforms_) transform->apply(sample, random);
@@ -160,7 +160,7 @@ class Transformed final : public Dataset {
     return {};
   }
 
-  /// Reads another sample of the same class, and returns where it is from.
+  /// Reads another sample of the same class, and returns its origin.
   std::string read_another(std::int64_t index, std::int64_t copy, const DamagedFile& damaged,
                            const SampleRandom& random, Sample& sample) const {
     const Tensor* const label = sample.tensors().find("labels");
@@ -258,7 +258,8 @@ Batches::Batches(DatasetPtr source, const BatchOptions& options)
   if (mixes) {
     SampleFields mixed = info_.fields;
     for (SampleField& field : mixed)
-      if (!options_.pixels.empty() && field.name == "images") field.dtype = DType::f32;  // on the device
+      if (!options_.pixels.empty() && field.name == "images")
+        field.dtype = DType::f32;  // after normalisation on the device
     options_.mixing->describe(std::move(mixed));
   }
   if (size < 1) reject("train.batch_size: expected 1 or more, got {}", size);
@@ -308,7 +309,7 @@ void Batches::fill(std::int64_t epoch, std::int64_t first, BatchMemory& memory, 
     return !is_left_out(read.damaged);
   };
   if (!is_fixed()) {
-    std::vector<Sample> all;  // kept until the longest is known
+    std::vector<Sample> all;  // all samples, since collating needs their lengths
     for (std::int64_t i = 0; i < end - begin && !stop.stop_requested(); ++i) {
       all.emplace_back().begin(epoch);
       source_->read(begin + i, all.back());
@@ -327,7 +328,7 @@ void Batches::fill(std::int64_t epoch, std::int64_t first, BatchMemory& memory, 
     if (!note(i, sample)) continue;
     for (const SampleField& field : fields) copy_to_batch(sample, field, places[field.name]);
   }
-  sample.begin(epoch);  // the batch is its caller's alone
+  sample.begin(epoch);  // drops references to the batch's memory, which the caller owns
 }
 
 void Batches::take_damaged(BatchMemory& memory, std::int64_t samples, Batch& batch) const {

@@ -12,11 +12,11 @@
 namespace lacuna {
 namespace {
 
-constexpr int fraction_bits = 22;  // Pillow's: 8 bits of pixel, 2 of head room
+constexpr int fraction_bits = 22;  // as in Pillow: 32 bits less 8 of the pixel and 2 of headroom
 
-/// As Pillow rounds positions: negative numbers towards zero.
+/// Pillow's rounding of positions: +0.5, then truncation towards zero.
 std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::trunc(x + 0.5)); }
-/// As it rounds weights: halves away from zero.
+/// Pillow's rounding of weights: halves away from zero.
 std::int32_t rounded_weight(double x) { return static_cast<std::int32_t>(std::trunc(x < 0 ? x - 0.5 : x + 0.5)); }
 
 double weight_at(ResizeFilter filter, double x) {
@@ -28,9 +28,9 @@ double weight_at(ResizeFilter filter, double x) {
 }
 
 using Sums = std::int32_t __attribute__((vector_size(32)));
-constexpr std::int64_t lanes = 8, vectors = 4;  // what a loop adds up at once
+constexpr std::int64_t lanes = 8, vectors = 4;  // accumulators of a loop
 
-// GCC 12 converts these types lane by lane by itself.
+// Written by hand because GCC 12 converts these types lane by lane.
 #ifdef __AVX2__
 Sums wide(const std::uint8_t* from) {
   return reinterpret_cast<Sums>(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
@@ -44,7 +44,7 @@ void store_pixels(const Sums (&sums)[vectors], std::uint8_t* out) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), ordered);
 }
 
-/// The four values of sums of two pixels.
+/// Adds the two halves of the sums and rounds them to one pixel of four channels.
 std::uint32_t pixel_of(const Sums& sums) {
   const auto both = reinterpret_cast<__m256i>(sums);
   __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
@@ -75,7 +75,7 @@ std::uint32_t pixel_of(const Sums& sums) {
 
 constexpr std::int32_t half = 1 << (fraction_bits - 1);
 
-/// out [count] = the sum of `rows` [taps] of [count], weighted.
+/// out [count] = weighted sum of `rows` [taps], each [count].
 void add_rows(const std::uint8_t* const* rows, const std::int32_t* weights, std::int64_t taps, std::int64_t count,
               std::uint8_t* out) {
   std::int64_t i = 0;
@@ -99,8 +99,9 @@ ResizeAxis::ResizeAxis(std::int64_t source, std::int64_t target, ResizeFilter fi
     : shrinks_by_(source - target), begin_(source) {
   const double scale = static_cast<double>(source) / static_cast<double>(target);
   const double wide = std::max(scale, 1.0);
-  const double support = (filter == ResizeFilter::bicubic ? 2 : 1) * wide;  // half the filter, in source positions
-  std::vector<double> exact;                                                // [taps]
+  const double support =
+      (filter == ResizeFilter::bicubic ? 2 : 1) * wide;  // half the filter's width, in source positions
+  std::vector<double> exact;                             // [taps]
   taps_.reserve(static_cast<std::size_t>(window.count));
   weights_.reserve(taps_.capacity() * static_cast<std::size_t>(std::ceil(support) * 2 + 1));
   for (std::int64_t i = 0; i < window.count; ++i) {
@@ -139,7 +140,7 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
       next_row_(rows.begin()),
       pairs_((columns.most_taps() + 1) / 2),
       padded_(static_cast<std::size_t>(std::max(source_columns_ + 1, 2 * pairs_) * 4)),
-      ring_rows_(rows.most_taps() + 2),  // a row's taps may end up to two before those of the row above
+      ring_rows_(rows.most_taps() + 2),  // a row's taps may end up to two rows before those of the previous row
       ring_row_(rows_first_ ? (source_columns_ + 1) * std::max<std::int64_t>(channels, 4) : columns_ * channels + 4),
       ring_(static_cast<std::size_t>(ring_row_ * ring_rows_)),
       row_taps_(static_cast<std::size_t>(ring_rows_)),
@@ -149,7 +150,7 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
   column_weights_.resize(static_cast<std::size_t>(columns_ * pairs_ * 2 * 4));
   for (std::int64_t i = 0; i < columns_; ++i) {
     const auto& [begin, count, unused] = columns.taps(i);
-    // Taps without weight come first where there are no columns behind.
+    // At the right edge, zero-weight padding taps come first, since no columns follow.
     const std::int64_t wanted = begin - columns.begin();
     const std::int64_t first = std::clamp<std::int64_t>(source_columns_ + 1 - 2 * pairs_, 0, wanted);
     first_column_.push_back(static_cast<std::int32_t>(first));
@@ -158,13 +159,13 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
   }
 }
 
-/// Four channels of `row` [source columns, 4] to the columns of `to` [columns, channels]; up to 3 bytes beyond its last
+/// Resamples four channels of `row` [source columns, 4] into `to` [columns, channels]; up to 3 bytes past its last
 /// value are overwritten.
 template <int pairs>
 void RowResizer::make_columns_of_four(const std::uint8_t* row, std::int64_t first_channel, std::uint8_t* to) const {
   to += first_channel;
   const std::int64_t kept = std::min<std::int64_t>(channels_ - first_channel, 4);
-  const bool spills = kept == channels_;  // what lies beyond is written later
+  const bool spills = kept == channels_;  // overwritten bytes are rewritten later
   const std::int64_t count = pairs == 0 ? pairs_ : pairs;
   const std::int32_t* weights = column_weights_.data();
   for (const std::int32_t first : first_column_) {
@@ -199,10 +200,10 @@ void RowResizer::make_group(const std::uint8_t* row, std::int64_t first_channel,
   }
 }
 
-/// A row of the old columns to one of the new, `to` [columns, channels] and 4 bytes.
+/// The horizontal pass of a row. `to` has [columns, channels] and 4 bytes.
 void RowResizer::make_columns(const std::uint8_t* row, std::int64_t pixel_bytes, std::uint8_t* to) {
   if (pixel_bytes == 4 && channels_ <= 4) {
-    const bool is_short = source_columns_ + 1 < 2 * pairs_;  // a column's taps reach beyond
+    const bool is_short = source_columns_ + 1 < 2 * pairs_;  // a column's taps extend past the row
     if (is_short) std::copy_n(row, source_columns_ * 4, padded_.data());
     return make_group(is_short ? padded_.data() : row, 0, to);
   }

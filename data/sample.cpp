@@ -51,7 +51,7 @@ Tensor Sample::scratch(const Shape& shape, DType dtype) {
   const auto fits = [&](const Tensor& tensor) { return is_free(tensor) && tensor.count() >= count; };
   auto found = std::ranges::find_if(memory_, fits);
   if (found == memory_.end()) {
-    // One that is too small makes room, so that samples of many sizes do not pile up.
+    // A buffer that is too small is freed, so that samples of many sizes do not accumulate.
     if (const auto small = std::ranges::find_if(memory_, is_free); small != memory_.end()) memory_.erase(small);
     const AllocationScope scope({Purpose::data, Label("sample"), {}});
     found = memory_.insert(memory_.end(), Tensor::empty({count}, dtype, Device::cpu, Purpose::data));

@@ -6,19 +6,19 @@
 namespace lacuna {
 namespace {
 
-/// Above 0, so that its logarithm is finite.
+/// A uniform number above 0, so that its logarithm is finite.
 double positive(double uniform) { return uniform + 0x1p-33; }
 
 }  // namespace
 
 double SampleRandom::normal() {
-  // Box and Muller 1958.
+  // Box–Muller transform (1958).
   const double radius = std::sqrt(-2.0 * std::log(positive(uniform())));
   return radius * std::cos(2.0 * std::numbers::pi * uniform());
 }
 
 double SampleRandom::gamma(double shape) {
-  // Marsaglia and Tsang, "A simple method for generating gamma variables" (2000); shapes below 1 by their section 6.
+  // Marsaglia and Tsang, "A simple method for generating gamma variables" (2000); section 6 for shapes below 1.
   if (shape < 1) {
     const double scale = std::pow(positive(uniform()), 1.0 / shape);
     return gamma(shape + 1) * scale;
@@ -36,7 +36,7 @@ double SampleRandom::beta(double a, double b) {
 }
 
 RandomStream SampleRandom::order() const {
-  constexpr std::uint64_t odd = 0x9E3779B97F4A7C15;  // samples that follow each other get seeds far apart
+  constexpr std::uint64_t odd = 0x9E3779B97F4A7C15;  // golden ratio: spreads the seeds of consecutive samples
   return {stream_.seed + odd * (next_ / draws_per_sample + 1), stream_.step, stream_.site ^ random_site("data/order")};
 }
 

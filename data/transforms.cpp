@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view images = "images";
 constexpr std::int64_t largest_side = 16384;
 
-/// The `images` of `fields`; refuses them where they are no u8 images.
+/// The `images` of `fields`; rejects other than u8 images.
 SampleField& image_field(SampleFields& fields, std::string_view transform) {
   const SampleField& field = field_of(fields, images);
   expect(field.dtype == DType::u8 && field.shape.rank() == 3, "{} expects images u8 [H, W, C], got {} {}", transform,
@@ -64,7 +64,7 @@ Normalize::Normalize(const std::vector<float>& mean, const std::vector<float>& d
     : channels_(std::ssize(mean)) {
   expect(mean.size() == deviation.size() && channels_ > 0,
          "normalisation expects a mean and a deviation for each channel, got {} and {}", mean.size(), deviation.size());
-  constexpr std::int64_t long_enough = 1024;  // values, for a vector loop
+  constexpr std::int64_t long_enough = 1024;  // minimum number of values for a vectorized loop
   for (std::int64_t pixel = 0; pixel == 0 || pixel * channels_ < long_enough; ++pixel)
     for (std::size_t c = 0; c < mean.size(); ++c) {
       scale_.push_back(static_cast<float>(1.0 / (255.0 * static_cast<double>(deviation[c]))));
@@ -150,7 +150,7 @@ void check(const TransformOptions& options) {
   if (options.hflip < 0 || options.hflip > 1) reject("data.hflip: expected 0 to 1, got {}", options.hflip);
 }
 
-/// The first transform: square images of the model's size. Null where the data set has them.
+/// The first transform, which makes images square and of the model's size. Null if the data set's images already are.
 std::shared_ptr<const Transform> view_of(const SampleFields& fields, const std::vector<float>& mean,
                                          const TransformOptions& options) {
   const Augmentation& augmentation = find_augmentation(options.augment);
@@ -201,7 +201,8 @@ SplitTransforms split_at_f32(Transforms transforms, SampleFields fields) {
 void shift(std::int64_t down, std::int64_t right, const Tensor& in, const Tensor& out) {
   const std::int64_t height = in.shape()[0], width = in.shape()[1], channels = in.shape()[2];
   const std::int64_t out_height = out.shape()[0], out_width = out.shape()[1];
-  const std::int64_t begin = std::clamp<std::int64_t>(-right, 0, out_width) * channels;  // where the image starts
+  const std::int64_t begin =
+      std::clamp<std::int64_t>(-right, 0, out_width) * channels;  // first output value inside the image
   const std::int64_t end = std::clamp<std::int64_t>(width - right, 0, out_width) * channels;
   std::uint8_t* const to = out.data<std::uint8_t>();
   std::fill_n(to, out.count(), std::uint8_t{0});

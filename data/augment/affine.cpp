@@ -13,14 +13,14 @@ namespace {
 /// Python's round(value, 15).
 double rounded(double value) { return std::stod(fmt::format("{:.15f}", value)); }
 
-/// Between two neighbours.
+/// Linear interpolation between two neighbours.
 double between(double a, double b, double part) { return a + (b - a) * part; }
-/// Between the middle two of four neighbours: a cubic whose slope at each is that of its neighbours.
+/// Cubic interpolation between the middle two of four neighbours; the slope at each is that between its neighbours.
 double between(double a, double b, double c, double d, double part) {
   return b + part * (-a + c + part * (2 * (a - b) + c - d + part * (-a + b - c + d)));
 }
 
-/// out[i] between neighbours[...][i], which are read by `value`.
+/// Interpolates out[i] from neighbours[...][i], which `value` reads.
 template <ResizeFilter filter>
 void interpolate(int count, auto&& value, const double* part, double* out) {
 #pragma omp simd
@@ -32,7 +32,7 @@ void interpolate(int count, auto&& value, const double* part, double* out) {
   }
 }
 
-constexpr int block = 64;  // pixels that are worked on at once: few enough for the first cache
+constexpr int block = 64;  // pixels per block, small enough for the L1 cache
 
 /// An image of packed pixels.
 struct Source {
@@ -40,8 +40,8 @@ struct Source {
   std::int32_t height, width;
 };
 
-/// Writes `count` packed pixels from the centre (x, y) on. Where points move only across (within their row) or only
-/// down, the other direction's neighbours have weight 0 and stay unread.
+/// Writes `count` packed pixels, the first of which has its centre at (x, y). If source points move only across (within
+/// a row) or only down, neighbours in the other direction have weight 0 and are not read.
 template <ResizeFilter filter, bool across, bool down>
 void transform_block(const Affine& map, const Source& source, double x, double y, int count, std::uint32_t fill,
                      std::uint32_t* to) {
@@ -51,7 +51,7 @@ void transform_block(const Affine& map, const Source& source, double x, double y
   const std::uint32_t* const pixels = source.pixels;
   const std::int32_t height = source.height, width = source.width;
   double left[block], top[block], part_x[block], part_y[block];
-  std::int32_t inside[block];  // 1: within the image
+  std::int32_t inside[block];  // 1: inside the image
 #pragma omp simd
   for (int i = 0; i < count; ++i) {
     const double from_x = map.xx * (x + i) + map.xy * y + map.x0, from_y = map.yx * (x + i) + map.yy * y + map.y0;
@@ -63,7 +63,7 @@ void transform_block(const Affine& map, const Source& source, double x, double y
     part_y[i] = point_y - top[i];
     inside[i] = is_inside ? 1 : 0;
   }
-  std::int32_t rows[tall][block], columns[wide][block];  // of the neighbours; those beyond the image repeat its edge
+  std::int32_t rows[tall][block], columns[wide][block];  // neighbours, clamped to the image
   const auto neighbour = [&](double first, int step, std::int32_t extent) {
     return std::min(std::max(static_cast<std::int32_t>(first) + step, 0), extent - 1);
   };
@@ -71,7 +71,7 @@ void transform_block(const Affine& map, const Source& source, double x, double y
     for (int i = 0; i < count; ++i) columns[u][i] = neighbour(left[i], across ? u - before : 0, width);
   for (int v = 0; v < tall; ++v)
     for (int i = 0; i < count; ++i) rows[v][i] = neighbour(top[i], down ? v - before : 0, height) * width;
-  double of_row[tall][3][block];  // channels between the neighbours of a row
+  double of_row[tall][3][block];  // [.][channel]: interpolated within a row
   for (int v = 0; v < tall; ++v) {
     std::uint32_t taps[wide][block];
     for (int u = 0; u < wide; ++u)
@@ -95,7 +95,7 @@ void transform_block(const Affine& map, const Source& source, double x, double y
 #pragma omp simd
     for (int i = 0; i < count; ++i) {
       const double positive = values[i] < 0.0 ? 0.0 : values[i];
-      const auto byte = static_cast<std::int32_t>(positive > 255.0 ? 255.0 : positive);  // cut, not rounded
+      const auto byte = static_cast<std::int32_t>(positive > 255.0 ? 255.0 : positive);  // truncated, not rounded
       to[i] |= static_cast<std::uint32_t>(byte) << 8 * c;
     }
   }
@@ -112,7 +112,7 @@ BlockTransform block_transform(const Affine& map) {
   return columns_stay ? transform_block<filter, false, true> : transform_block<filter, true, true>;
 }
 
-/// Pixels as numbers of 32 bits, which vectors gather.
+/// Packs pixels into 32 bits, for vector gathers.
 template <int channels>
 void pack_pixels(const std::uint8_t* from, std::int64_t count, std::uint32_t* to) {
   for (std::int64_t i = 0; i < count; ++i, from += channels) {

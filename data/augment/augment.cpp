@@ -47,7 +47,7 @@ Transforms before_normalization(const AugmentOptions& options, const std::vector
     Surroundings surroundings;
     if (interpolation != Interpolation::random)
       surroundings.filter = interpolation == Interpolation::bilinear ? ResizeFilter::bilinear : ResizeFilter::bicubic;
-    for (const float value : mean)  // as Python rounds: halves to even
+    for (const float value : mean)  // Python's rounding: halves to even
       surroundings.fill.push_back(static_cast<std::uint8_t>(std::clamp(std::nearbyint(255.0 * value), 0.0, 255.0)));
     all.push_back(make_auto_augment(parse_policy(options.auto_augment), std::move(surroundings)));
   }

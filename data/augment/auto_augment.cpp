@@ -46,10 +46,10 @@ class RandAugment final : public AutoAugment {
   }
 
  private:
-  /// A step drawn by weight, whose weight becomes 0.
+  /// Draws a step by weight and sets its weight to 0 (sampling without replacement).
   const Step& taken(std::vector<double>& weights, SampleRandom& random) const {
     double place = random.uniform(0, std::accumulate(weights.begin(), weights.end(), 0.0));
-    std::size_t last = 0;  // of those with a weight: where rounding leaves `place` beyond all of them
+    std::size_t last = 0;  // last step with a weight, in case rounding leaves `place` beyond the total
     for (std::size_t i = 0; i < weights.size(); ++i) {
       if (weights[i] == 0) continue;
       last = i;
@@ -69,7 +69,7 @@ class AugMix final : public AutoAugment {
     const Tensor original = sample[images];
     const ImageView from = view_of(original);
     const std::int64_t count = from.bytes();
-    // Sums of the chains, or their blends so far.
+    // The sum of the chains, or their running blend.
     const Tensor result = sample.scratch(original.shape(), policy().blends_each ? DType::u8 : DType::f32);
     if (policy().blends_each)
       std::copy_n(from.pixels, count, result.data<std::uint8_t>());
@@ -96,8 +96,8 @@ class AugMix final : public AutoAugment {
   }
 
  private:
-  /// Weights of the chains, and the share of all of them in the result. Where each chain is blended by itself, weights
-  /// that come to the same.
+  /// Weights of the chains, and the share of their mixture in the result. If chains are blended one at a time, the
+  /// weights are those that give the same result.
   std::pair<std::vector<float>, float> drawn_weights(SampleRandom& random) const {
     std::vector<double> drawn(static_cast<std::size_t>(policy().layers));
     for (double& weight : drawn) weight = random.gamma(policy().alpha);
@@ -143,7 +143,7 @@ std::shared_ptr<const Transform> make_auto_augment(Policy policy, Surroundings s
     case Policy::Kind::mix:
       break;
   }
-  surroundings.translation = 0.3;  // as timm's factory sets it
+  surroundings.translation = 0.3;  // timm's factory default
   return std::make_shared<AugMix>(std::move(policy), std::move(surroundings));
 }
 

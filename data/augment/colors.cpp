@@ -7,12 +7,12 @@
 namespace lacuna::augment {
 namespace {
 
-/// ITU-R 601-2 in 16 bits of fraction.
+/// ITU-R 601-2 luma with 16 fractional bits.
 inline int luma(const std::uint8_t* rgb) { return (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16; }
 
 std::uint8_t to_byte(int value) { return static_cast<std::uint8_t>(std::clamp(value, 0, 255)); }
 
-/// Pillow's mode HSV, in whose arithmetic types change from step to step.
+/// Pillow's conversion to HSV; its mix of types is kept for identical rounding.
 std::array<std::uint8_t, 3> to_hsv(const std::uint8_t* rgb) {
   const int high = std::max({rgb[0], rgb[1], rgb[2]}), low = std::min({rgb[0], rgb[1], rgb[2]});
   if (high == low) return {0, 0, static_cast<std::uint8_t>(high)};
@@ -20,7 +20,7 @@ std::array<std::uint8_t, 3> to_hsv(const std::uint8_t* rgb) {
   const float saturation = range / static_cast<float>(high);
   const float red = static_cast<float>(high - rgb[0]) / range, green = static_cast<float>(high - rgb[1]) / range,
               blue = static_cast<float>(high - rgb[2]) / range;
-  float turn = 0;  // in sixths
+  float turn = 0;  // hue in sixths of a turn
   if (rgb[0] == high)
     turn = blue - green;
   else if (rgb[1] == high)

@@ -7,7 +7,7 @@
 namespace lacuna::augment {
 namespace {
 
-/// A box of 2·radius + 1 values of weight `inner` and one of `outer` on each side, in 24 bits of fraction.
+/// A box filter: 2·radius + 1 taps of weight `inner` and one of `outer` on each side, with 24 fractional bits.
 struct Box {
   int radius = 0;
   std::uint32_t inner = 0, outer = 0;
@@ -15,8 +15,8 @@ struct Box {
 
 constexpr int passes = 3;
 
-/// The box whose variance is that of the Gaussian over the passes: Gwosdek et al., "Theoretical foundations of Gaussian
-/// convolution by extended box filtering" (SSVM 2011), equations 7, 11 and 14, in Pillow's types.
+/// The box whose variance over all passes equals the Gaussian's: Gwosdek et al., "Theoretical foundations of Gaussian
+/// convolution by extended box filtering" (SSVM 2011), equations 7, 11 and 14, computed in Pillow's types.
 Box box_of(float deviation) {
   const float variance = deviation * deviation / passes;
   const auto length = static_cast<float>(std::sqrt(12.0 * static_cast<double>(variance) + 1.0));
@@ -30,14 +30,14 @@ Box box_of(float deviation) {
   return box;
 }
 
-/// Rows for the sums of a box.
+/// Scratch memory for box sums.
 struct Scratch {
-  std::vector<std::uint8_t> padded{};       // a row between copies of its first and last pixel
-  std::vector<std::uint32_t> sums{};        // of each value's neighbours
+  std::vector<std::uint8_t> padded{};       // a row, padded with copies of its first and last pixel
+  std::vector<std::uint32_t> sums{};        // sums over the inner taps
   std::vector<const std::uint8_t*> taps{};  // [2·radius + 3]: the values from −radius − 1 to radius + 1 away
 };
 
-/// `to[i]` from the values taps[...][i].
+/// Computes to[i] from taps[...][i].
 void box_values(const Box& box, Scratch& scratch, std::int64_t count, std::uint8_t* to) {
   std::uint32_t* const sums = scratch.sums.data();
   std::fill_n(sums, count, 0U);
@@ -91,7 +91,7 @@ void sharpness(const ImageView& in, const ImageView& out, float factor) {
     for (std::int64_t i = step; i < in.row_bytes() - step; ++i) {
       const int around = above[i - step] + above[i] + above[i + step] + row[i - step] + row[i + step] +
                          below[i - step] + below[i] + below[i + step];
-      // Pillow's (around + 5 · row) / 13 + 0.5 in floats is never near a whole number: the integer is the same.
+      // Pillow computes (around + 5 · row) / 13 + 0.5 in floats. It is never near an integer, so this result is equal.
       const int smooth = (2 * (around + 5 * row[i]) + 13) / 26;
       to[i] = blend(static_cast<float>(smooth), row[i], factor);
     }

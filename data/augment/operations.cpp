@@ -15,9 +15,9 @@ namespace {
 using Argument = decltype(Operation::argument);
 using Apply = decltype(Operation::apply);
 
-// Arguments, each named after timm's function of the level (auto_augment.py of timm 1.0.31).
+// Functions from magnitude to argument, named after timm's (auto_augment.py of timm 1.0.31).
 
-constexpr double top = 10;  // the magnitude where a level is 1
+constexpr double top = 10;  // the magnitude of level 1
 
 constexpr Argument rotate_level = [](double m, double sign, const Surroundings&) { return sign * (m / top * 30.0); };
 constexpr Argument shear_level = [](double m, double sign, const Surroundings&) { return sign * (m / top * 0.3); };
@@ -50,7 +50,7 @@ constexpr Argument between_level = [](double m, double, const Surroundings&) {
   return std::max(low, std::min(high, low + (high - low) * (m / top)));
 };
 
-/// In place, by a function of the image and of the argument as an integer or a float.
+/// Applies `function(image, argument)` in place, with an integer or float argument.
 template <auto function>
 constexpr Apply in_place = [](Sample& sample, double argument, const Surroundings&, SampleRandom&) {
   const ImageView image = view_of(sample[images]);
@@ -71,7 +71,7 @@ void blur(Sample& sample, double deviation) {
 
 namespace {
 
-/// Geometry, by a function of the image and the argument that gives an Affine.
+/// Applies the affine map that `function(image, argument)` returns.
 template <auto map>
 constexpr Apply moved = [](Sample& sample, double argument, const Surroundings& surroundings, SampleRandom& random) {
   const ResizeFilter filter = surroundings.filter    ? *surroundings.filter

@@ -10,8 +10,7 @@ namespace lacuna {
 /// Options as in timm; all are off by default.
 struct AugmentOptions {
   std::string auto_augment{};          // `rand-m9-mstd0.5-inc1`, `3a` …; empty: none
-  std::vector<double> color_jitter{};  // strengths: one for all but hue, or one each for brightness, contrast,
-                                       // saturation (and hue); empty: none
+  std::vector<double> color_jitter{};  // one strength for all but hue, or three or four (ColorJitter); empty: none
   double color_jitter_probability = 1;
   bool force_color_jitter = false;  // also with auto_augment
   double grayscale_probability = 0;

@@ -14,7 +14,7 @@
 namespace lacuna::augment {
 namespace {
 
-// The tables are those of auto_augment.py of timm 1.0.31.
+// The tables are copied from auto_augment.py of timm 1.0.31.
 
 /// Operation, probability, magnitude.
 struct Entry {
@@ -22,10 +22,10 @@ struct Entry {
   double probability, magnitude;
 };
 using Chains = std::vector<std::vector<Entry>>;
-/// Operations with weights, which are 1 where all are alike.
+/// Operations with sampling weights; all 1 if uniform.
 using Set = std::vector<std::pair<std::string_view, double>>;
 
-/// ImageNet's policy of TPU's EfficientNet.
+/// The ImageNet policy of the TPU implementation of EfficientNet.
 const Chains v0{
     {{"Equalize", 0.8, 1}, {"ShearY", 0.8, 4}},
     {{"Color", 0.4, 9}, {"Equalize", 0.6, 3}},
@@ -53,7 +53,7 @@ const Chains v0{
     {{"Solarize", 0.6, 8}, {"Equalize", 0.6, 1}},
     {{"Color", 0.8, 6}, {"Rotate", 0.4, 5}},
 };
-/// ImageNet's policy of the paper (Cubuk et al. 2018, table 9).
+/// The ImageNet policy of the paper (Cubuk et al. 2018, table 9).
 const Chains original{
     {{"PosterizeOriginal", 0.4, 8}, {"Rotate", 0.6, 9}},
     {{"Solarize", 0.6, 5}, {"AutoContrast", 0.6, 5}},
@@ -81,7 +81,7 @@ const Chains original{
     {{"Color", 0.6, 4}, {"Contrast", 1, 8}},
     {{"Equalize", 0.8, 8}, {"Equalize", 0.6, 3}},
 };
-/// Solarization, grey or blur (DeiT III).
+/// 3-Augment: solarization, grayscale or blur (DeiT III).
 const Chains three_augment{{{"Solarize", 1, 5}}, {{"Desaturate", 1, 10}}, {{"GaussianBlurRand", 1, 10}}};
 
 const Set standard{{"AutoContrast", 1}, {"Equalize", 1},    {"Invert", 1}, {"Rotate", 1},        {"Posterize", 1},
@@ -146,7 +146,7 @@ const Set of_mix{{"AutoContrast", 1},
                  {"TranslateXRel", 1},
                  {"TranslateYRel", 1}};
 
-/// The sections behind a policy's name: `m9` is 9 under `m`, `tweights` is "weights" under `t`.
+/// The sections after a policy's name: `m9` maps `m` to 9, `tweights` maps `t` to "weights".
 class Sections {
  public:
   struct Known {
@@ -203,7 +203,7 @@ class Sections {
 
 constexpr double most_deviation = 1e6;
 constexpr Sections::Known mstd{"mstd", 0, most_deviation, false};
-// Limits keep the draws of a sample below SampleRandom's.
+// The limits bound the number of draws per sample below SampleRandom's maximum.
 constexpr Sections::Known random_sections[]{{"m", 0, 100, true},    {"n", 1, 32, true},  {"p", 0, 1, false},
                                             {"mmax", 1, 100, true}, {"inc", 0, 1, true}, mstd};
 constexpr Sections::Known chain_sections[]{mstd};
@@ -221,14 +221,14 @@ std::vector<Step> steps_of(const Set& set, const Step& all) {
 
 Policy random_policy(std::string_view text) {
   const Sections sections(text, random_sections, true);
-  constexpr double uniform_above = 100;  // timm's rule
+  constexpr double uniform_above = 100;  // timm's threshold
   const double deviation = sections.number("mstd", 0);
   const Step all{.probability = sections.number("p", 0.5),
                  .magnitude = sections.number("m", 10),
                  .deviation = deviation > uniform_above ? std::numeric_limits<double>::infinity() : deviation,
                  .highest = sections.number("mmax", 10)};
   const bool inc =
-      sections.whole_number("inc", 0) == 1;  // inc0 means what it says: before 1.0.30, timm read it as inc1
+      sections.whole_number("inc", 0) == 1;  // inc0 is off, as in timm since 1.0.30, which read it as inc1 before
   const std::map<std::string_view, const Set*> sets{
       {"", inc ? &increasing : &standard}, {"weights", &weighted}, {"3a", &of_three}, {"3aw", &of_three_weighted}};
   const auto set = sets.find(sections.set());

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view images = "images";
 
-/// Standard normal numbers of a sample, one after another.
+/// A stream of a sample's standard normal numbers.
 class Noise {
  public:
   explicit Noise(const SampleRandom& random) : random_(random) {}
@@ -34,7 +34,7 @@ struct Rectangle {
   std::int64_t top, left, height, width;
 };
 
-/// Nothing where ten draws do not fit.
+/// Draws a rectangle; returns nothing if ten draws do not fit.
 std::optional<Rectangle> drawn_rectangle(std::int64_t height, std::int64_t width, std::int64_t of,
                                          SampleRandom& random) {
   const auto area = static_cast<double>(height * width);
@@ -42,7 +42,7 @@ std::optional<Rectangle> drawn_rectangle(std::int64_t height, std::int64_t width
   for (int attempt = 0; attempt < 10; ++attempt) {
     const double target = random.uniform(0.02, 1.0 / 3.0) * area / static_cast<double>(of);
     const double ratio = std::exp(random.uniform(flattest, -flattest));
-    // As Python rounds: halves to even.
+    // Python's rounding: halves to even.
     const auto side = [](double square) { return static_cast<std::int64_t>(std::nearbyint(std::sqrt(square))); };
     const std::int64_t tall = side(target * ratio), wide = side(target / ratio);
     if (tall >= height || wide >= width) continue;

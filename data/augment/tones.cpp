@@ -8,8 +8,8 @@
 namespace lacuna::augment {
 namespace {
 
-using Counts = std::array<std::int64_t, 256>;     // of each value in a channel
-using ByteTable = std::array<std::uint8_t, 256>;  // a result for each value
+using Counts = std::array<std::int64_t, 256>;     // histogram of a channel
+using ByteTable = std::array<std::uint8_t, 256>;  // lookup table
 
 void map_values(const ImageView& image, auto&& formula) {
   std::uint8_t* const pixels = image.pixels;
@@ -18,10 +18,10 @@ void map_values(const ImageView& image, auto&& formula) {
   for (std::int64_t i = 0; i < count; ++i) pixels[i] = formula(pixels[i]);
 }
 
-/// Replaces the values of each channel by a table made of their counts.
+/// Maps the values of each channel by a lookup table made from the channel's histogram.
 template <int channels>
 void map_by_counts(const ImageView& image, ByteTable (*make)(const Counts&)) {
-  // Two counters of each value: neighbours are often alike, and would wait for each other.
+  // Two counters per value, because equal neighbours would stall on a single one.
   std::array<std::array<std::array<std::int32_t, 256>, channels>, 2> counters{};
   const std::int64_t pixels = image.height * image.width;
   for (std::int64_t i = 0; i < pixels; ++i)

@@ -30,7 +30,7 @@ std::string_view without_extension(std::string_view name) { return name.substr(0
 
 bool is_left_out(std::string_view name) { return name.starts_with('.') || name == "__MACOSX"; }
 
-/// Whether a path within an archive is left out.
+/// Whether a path within an archive is skipped.
 bool has_part_left_out(std::string_view path) {
   for (;;) {
     const std::size_t end = path.find('/');
@@ -46,7 +46,7 @@ std::string joined(std::string_view folder, std::string_view name) {
   return path += name;
 }
 
-/// Bytes that are not UTF-8 as `\xff`.
+/// Escapes bytes that are not UTF-8, for example as `\xff`.
 std::string escaped(std::string_view name) {
   std::string text;
   while (!name.empty()) {
@@ -58,11 +58,11 @@ std::string escaped(std::string_view name) {
   return text;
 }
 
-constexpr int deepest_archive = 3;  // archives within archives
+constexpr int deepest_archive = 3;  // maximum nesting of archives
 
 }  // namespace
 
-/// Lists the files of a tree in any order, and puts them in order at the end.
+/// Lists the files of a tree in any order and sorts them at the end.
 class FileTree::Scan {
  public:
   void add_folder(const fs::path& folder, const std::string& below) {
@@ -98,7 +98,7 @@ class FileTree::Scan {
     FileTree sorted;
     sorted.paths_.reserve(tree.paths_.size());
     for (std::size_t i = 0; i < order.size(); ++i) {
-      // The last of several members with one path counts, as if the archive were unpacked.
+      // The last of several members with the same path counts, as if the archive were unpacked.
       if (i + 1 < order.size() && tree.path(order[i]) == tree.path(order[i + 1])) continue;
       sorted.paths_ += tree.path(order[i]);
       sorted.ends_.push_back(std::ssize(sorted.paths_));
@@ -123,7 +123,7 @@ class FileTree::Scan {
     if (find_broken_utf8(name) != std::string::npos)
       reject("{}: expected names in UTF-8, got `{}`: rename it", entry.path().parent_path().native(), escaped(name));
     std::error_code failed;
-    // These ask the system about links alone: a `stat` of each of a million files would take long.
+    // These calls query the system only for links, because a `stat` per file is slow for a million files.
     const bool is_folder = entry.is_directory(failed), is_file = !is_folder && entry.is_regular_file(failed);
     if (!is_folder && !is_file) {
       if (entry.status(failed).type() == fs::file_type::not_found)
@@ -165,7 +165,7 @@ class FileTree::Scan {
     });
   }
 
-  /// Archives need not list the folders of their files.
+  /// Adds the parent folders of a file, which archives need not list.
   void add_parents(std::string_view path, std::string_view below) {
     for (std::size_t end = path.rfind('/'); end != std::string_view::npos && end > below.size();
          end = path.rfind('/', end - 1))
@@ -182,7 +182,7 @@ class FileTree::Scan {
     if (links_.empty()) return;
     std::map<std::string_view, std::int64_t, std::less<>> files;
     for (std::int64_t file = 0; file < tree_->size(); ++file) files.insert_or_assign(tree_->path(file), file);
-    for (const auto& [file, target] : links_) {  // in the order of the archive: a link to a link is resolved already
+    for (const auto& [file, target] : links_) {  // in archive order, so that a link's target is already resolved
       const auto found = files.find(target);
       if (found == files.end() || found->second >= file)
         reject("{}: a link to `{}`, which is not before it in the archive", tree_->path(file), target);
@@ -193,13 +193,14 @@ class FileTree::Scan {
   std::shared_ptr<FileTree> tree_ = std::make_shared<FileTree>();
   std::vector<Member> members_;
   std::set<std::string> folders_;
-  std::vector<std::pair<std::int64_t, std::string>> links_;  // file and the path that it is a link to
-  std::vector<std::pair<dev_t, ino_t>> above_;               // the folders that are being listed
+  std::vector<std::pair<std::int64_t, std::string>> links_;  // file and its link target
+  std::vector<std::pair<dev_t, ino_t>> above_;               // the folders being listed, to detect cycles
 };
 
 std::shared_ptr<const FileTree> FileTree::open(const fs::path& root) {
   static std::mutex mutex;
-  static std::list<std::shared_ptr<const FileTree>> recent;  // checking a configuration opens the same one many times
+  static std::list<std::shared_ptr<const FileTree>>
+      recent;  // a cache, because checking a configuration opens the same tree many times
   constexpr std::size_t most = 4;
   const std::scoped_lock lock(mutex);
   std::error_code failed;

@@ -12,7 +12,7 @@
 
 namespace lacuna {
 
-// Not blocking: opening a pipe would wait for a writer before it could be rejected.
+// Non-blocking, because opening a pipe would wait for a writer before it could be rejected.
 InputFile::InputFile(std::filesystem::path path)
     : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (descriptor_ < 0) reject("{}: cannot be read: {}", path_.native(), last_system_error());

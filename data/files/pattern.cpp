@@ -18,7 +18,7 @@ bool are_digits(std::string_view text) {
          std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
 }
 
-/// The alternatives between two braces, in order.
+/// The alternatives of a brace expression, in order.
 std::vector<std::string> alternatives(const std::string& inner, const std::string& pattern) {
   std::vector<std::string> all;
   if (const std::size_t dots = inner.find(".."); dots != std::string::npos) {

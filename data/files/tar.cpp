@@ -13,9 +13,9 @@ namespace lacuna {
 namespace {
 
 constexpr std::int64_t block = 512;
-constexpr std::int64_t longest_extension = 1 << 20;  // bytes of a long name or of pax records
+constexpr std::int64_t longest_extension = 1 << 20;  // maximum bytes of a long name or of pax records
 
-/// A header block. POSIX.1-1988 (ustar); GNU tar's manual, "Basic Tar Format".
+/// A header block (POSIX.1-1988 ustar; GNU tar's manual, "Basic Tar Format").
 class Header {
  public:
   std::array<std::uint8_t, block> bytes;
@@ -28,7 +28,7 @@ class Header {
     const std::string_view field(reinterpret_cast<const char*>(bytes.data()) + begin, size);
     return field.substr(0, field.find('\0'));
   }
-  /// Octal digits, or big-endian bits after a first byte of 0x80 (GNU).
+  /// A number: octal digits, or big-endian binary after a first byte of 0x80 (GNU).
   std::optional<std::int64_t> number(std::size_t begin, std::size_t size) const {
     if (bytes[begin] == 0x80) {
       std::uint64_t value = 0;
@@ -46,7 +46,7 @@ class Header {
     if (digits.empty()) return 0;
     return error == std::errc{} && ends_well && value >= 0 ? std::optional(value) : std::nullopt;
   }
-  /// The sum of all bytes, those of the checksum taken as spaces. Some old programs added signed bytes.
+  /// Checks the sum of all bytes, with the checksum field as spaces. Some old programs summed signed bytes.
   bool has_right_checksum() const {
     const std::optional<std::int64_t> stored = number(148, 8);
     std::int64_t sum = 0, signed_sum = 0;
@@ -59,7 +59,7 @@ class Header {
   }
   char type() const { return static_cast<char>(bytes[156]); }
   std::string path() const {
-    const bool has_prefix = text(257, 6) == "ustar" && bytes[263] == '0';  // GNU has other fields there
+    const bool has_prefix = text(257, 6) == "ustar" && bytes[263] == '0';  // GNU uses these bytes for other fields
     const std::string_view prefix = has_prefix ? text(345, 155) : std::string_view();
     std::string path(prefix);
     if (!prefix.empty()) path += '/';
@@ -84,7 +84,9 @@ std::string_view compression_of(const Header& header) {
   const std::string_view start(reinterpret_cast<const char*>(header.bytes.data()), 6);
   if (start.starts_with("\x1f\x8b")) return "gzip";
   if (start.starts_with("BZh")) return "bzip2";
-  if (start.starts_with("\xfd" "7zXZ")) return "xz";
+  if (start.starts_with("\xfd"
+                        "7zXZ"))
+    return "xz";
   if (start.starts_with("\x28\xb5\x2f\xfd")) return "zstd";
   if (start.starts_with("PK\x03\x04")) return "zip";
   return {};
@@ -110,7 +112,7 @@ class TarReader {
   }
 
  private:
-  /// False at the end mark.
+  /// Returns false at the end-of-archive marker.
   bool read_header() {
     if (range_.bytes - at_ < block)
       reject("{}: {} at byte {}: expected a further member or the end mark: fetch the archive again", name_,
@@ -144,7 +146,7 @@ class TarReader {
     return content;
   }
 
-  /// Records `length key=value\n`.
+  /// Parses pax records `length key=value\n`.
   void read_pax(std::string_view records, bool for_all) {
     while (!records.empty() && records.front() != '\0') {
       std::size_t length = 0;
@@ -154,8 +156,7 @@ class TarReader {
         reject("{}: byte {}: expected pax records `length key=value`: the archive is damaged", name_, at_);
       const std::string_view record = records.substr(digits + 1, length - digits - 2);
       const std::size_t equals = std::min(record.find('='), record.size());
-      const std::string_view key = record.substr(0, equals),
-                             value = record.substr(std::min(equals + 1, record.size()));
+      const std::string_view key = record.substr(0, equals), value = record.substr(std::min(equals + 1, record.size()));
       if (key == "path" && !for_all) long_path_ = value;
       if (key == "linkpath" && !for_all) long_link_ = value;
       if (key == "size" && !for_all) {
@@ -178,7 +179,8 @@ class TarReader {
       reject("{}: expected names in UTF-8, got byte 0x{:02x} in a name at byte {}", name_,
              static_cast<unsigned char>(path[broken]), at_ - block);
     if (path.find('\0') != std::string::npos) reject("{}: a name at byte {} has a zero byte", name_, at_ - block);
-    if (type == 'S' || is_sparse_) reject("{}: the member `{}` is a sparse file: write the archive without -S", name_, path);
+    if (type == 'S' || is_sparse_)
+      reject("{}: the member `{}` is a sparse file: write the archive without -S", name_, path);
     if (type == '2')
       reject("{}: the member `{}` is a symbolic link: `tar -h` writes the file in its place", name_, path);
     const std::int64_t bytes = long_size_.value_or(size);
@@ -198,9 +200,9 @@ class TarReader {
   const FileRange& range_;
   const std::string& name_;
   const std::function<void(TarMember)>& take_;
-  std::int64_t at_ = 0;  // in the range
+  std::int64_t at_ = 0;  // position in the range
   Header header_{};
-  std::optional<std::string> long_path_, long_link_;  // of the next member
+  std::optional<std::string> long_path_, long_link_;  // for the next member
   std::optional<std::int64_t> long_size_;
   bool is_sparse_ = false;
 };

@@ -1,4 +1,4 @@
-// BMP without compression, row by row from the file.
+// The reader of uncompressed BMP, row by row from the file.
 #include "data/images/formats.h"
 
 #include <array>
@@ -57,7 +57,7 @@ class BmpReader final : public ImageReader {
   }
   static std::int64_t as_signed(std::int64_t value) { return static_cast<std::int32_t>(value); }
   bool has_usual_masks() const { return number(54, 4) == 0xff0000 && number(58, 4) == 0xff00 && number(62, 4) == 0xff; }
-  /// Blue comes first.
+  /// Swaps channels, because BMP stores blue first.
   Colour colour_in(File bytes, std::size_t at) const { return {bytes[at + 2], bytes[at + 1], bytes[at]}; }
 
   void read_palette(std::int64_t at, std::int64_t entry, std::int64_t colours) {

@@ -6,7 +6,7 @@
 namespace lacuna {
 namespace {
 
-/// Whole numbers of a block in either byte order; 0 beyond its end.
+/// Reads integers from a block in either byte order; 0 past its end.
 class Numbers {
  public:
   Numbers(std::span<const std::uint8_t> block, bool little) : block_(block), little_(little) {}
@@ -31,7 +31,7 @@ bool begins(std::span<const std::uint8_t> block, std::string_view with) {
 
 using namespace std::string_view_literals;
 
-/// The entry 0x0112 in the first directory of EXIF's TIFF structure (EXIF 2.32, section 4.6).
+/// The orientation: entry 0x0112 in the first directory of EXIF's TIFF structure (EXIF 2.32, section 4.6).
 int orientation_of(std::span<const std::uint8_t> tiff) {
   const bool little = begins(tiff, "II*\0"sv);
   if (!little && !begins(tiff, "MM\0*"sv)) return 1;

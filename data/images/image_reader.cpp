@@ -59,7 +59,7 @@ const Magic& format_of(std::span<const std::uint8_t> file) {
   return *found;
 }
 
-/// An image that is turned and mirrored as EXIF says; held whole meanwhile.
+/// Rotates and flips an image by its EXIF orientation; it holds the whole image meanwhile.
 class OrientedReader final : public ImageReader {
  public:
   OrientedReader(std::unique_ptr<ImageReader> source, int orientation)

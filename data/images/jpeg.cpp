@@ -7,14 +7,15 @@
 #include <cstddef>
 #include <cstdio>
 
-// After cstdio, which it needs.
+// libjpeg's headers need cstdio first.
 #include <jerror.h>
 #include <jpeglib.h>
 
 namespace lacuna {
 namespace {
 
-/// A libjpeg decoder. An error jumps back to `guarded`, which throws: libjpeg's own frames hold no C++ objects.
+/// A libjpeg decoder. On an error, longjmp returns to `guarded`, which throws; that is safe, since libjpeg's frames
+/// hold no C++ objects.
 class Decoder {
  public:
   jpeg_decompress_struct info{};
@@ -27,7 +28,7 @@ class Decoder {
       if (level < 0 && !is_harmless(of->err->msg_code)) self(of).stop_with_message();
     };
     progress_.progress_monitor = [](j_common_ptr of) {
-      // Thousands of scans of a small file would keep a decoder busy for hours.
+      // A small file with thousands of scans would keep a decoder busy for hours.
       if (reinterpret_cast<j_decompress_ptr>(of)->input_scan_number > most_scans) self(of).stop("too many scans");
     };
   }
@@ -35,7 +36,7 @@ class Decoder {
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  /// Calls libjpeg. `calls` must hold no object with a destructor where it does.
+  /// Runs `calls`, which must hold no object with a destructor while it calls libjpeg, because of longjmp.
   template <class Calls>
   void guarded(const Calls& calls) {
     if (setjmp(back_) != 0) reject_sample("damaged JPEG: {}", message_);
@@ -48,7 +49,7 @@ class Decoder {
   static constexpr int most_scans = 500;
 
   static Decoder& self(j_common_ptr of) { return *static_cast<Decoder*>(of->client_data); }
-  /// Oddities of headers and between segments; the pixels are whole.
+  /// Whether a warning concerns only headers or bytes between segments, so that all pixels are intact.
   static bool is_harmless(int code) {
     return code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR;
   }
@@ -68,7 +69,7 @@ class Decoder {
   char message_[JMSG_LENGTH_MAX] = "";
 };
 
-/// As Pillow converts: inverted, as Adobe writes CMYK, then (255 − c)(255 − k) / 255, rounded.
+/// Pillow's conversion: inverts (Adobe stores CMYK inverted), then rounds (255 − c)(255 − k) / 255.
 void cmyk_to_rgb(std::uint8_t* row, std::int64_t width) {
   for (std::int64_t x = 0; x < width; ++x, row += 4) {
     const std::uint32_t key = row[3];
@@ -107,7 +108,7 @@ class JpegReader final : public ImageReader {
 
   void read(const ImageBox& box, const RowConsumer& consumer) override {
     jpeg_decompress_struct& info = decoder_.info;
-    // Colour is interpolated from the neighbours of a column, which a crop's edge must not lack.
+    // Chroma upsampling reads neighbouring columns, so the decoded region extends past the crop.
     constexpr std::int64_t margin = 16;
     const bool part = jpeg_has_multiple_scans(&info) == FALSE;
     const std::int64_t right = part ? std::min(width(), box.left + box.width + margin) : width();
@@ -117,7 +118,7 @@ class JpegReader final : public ImageReader {
     decoder_.guarded([&] {
       jpeg_start_decompress(&info);
       if (columns < info.output_width) jpeg_crop_scanline(&info, &from, &columns);
-      // One more pixel may be read after the row.
+      // The consumer may read one pixel past the row.
       JSAMPARRAY row = info.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&info), JPOOL_IMAGE, (columns + 1) * 4, 1);
       if (box.top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(box.top));
       const std::uint8_t* const wanted = row[0] + (box.left - from) * 4;
@@ -127,7 +128,8 @@ class JpegReader final : public ImageReader {
         consumer(wanted);
       }
       if (early) return;
-      // A file that is cut off is an error, however little of it is wanted. Skipping to the end would read nothing.
+      // A truncated file is an error even if the box is intact. Skipping alone does not decode, so the last row is
+      // read.
       if (const JDIMENSION left = info.output_height - info.output_scanline; left > 0) {
         if (left > 1) jpeg_skip_scanlines(&info, left - 1);
         jpeg_read_scanlines(&info, row, 1);
@@ -137,7 +139,7 @@ class JpegReader final : public ImageReader {
   }
 
  private:
-  /// Whether the file's end is where it belongs: zeros may follow.
+  /// Whether the file ends with the end-of-image marker, optionally followed by zeros.
   bool ends_whole() const {
     std::size_t end = file_.size();
     while (end > 2 && file_[end - 1] == 0) --end;

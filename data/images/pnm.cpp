@@ -1,4 +1,4 @@
-// PGM and PPM in their binary forms (https://netpbm.sourceforge.net/doc/ppm.html).
+// The reader of binary PGM and PPM (https://netpbm.sourceforge.net/doc/ppm.html).
 #include "data/images/formats.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class PnmReader final : public ImageReader {
     largest_ = next_number();
     set_size(height, width);
     if (largest_ < 1 || largest_ > 65535) reject_sample("the largest value is {}, expected 1 to 65535", largest_);
-    ++at_;  // one white space
+    ++at_;  // a single whitespace byte ends the header
     const std::int64_t bytes = height * width * channels_ * value_bytes();
     if (at_ > file.size() || static_cast<std::int64_t>(file.size() - at_) < bytes)
       reject_sample("the file is cut off: {} bytes of pixels expected", bytes);
@@ -38,7 +38,7 @@ class PnmReader final : public ImageReader {
  private:
   std::int64_t value_bytes() const { return largest_ > 255 ? 2 : 1; }
 
-  /// As Pillow scales: grey of more than 8 bits to 16, then cut at 255.
+  /// Pillow's scaling: grey of more than 8 bits is scaled to 16 bits, then clamped at 255.
   std::uint8_t pixel(const std::uint8_t* from) const {
     const int value = value_bytes() == 1 ? from[0] : from[0] * 256 + from[1];
     if (largest_ == 255) return from[0];
@@ -47,7 +47,7 @@ class PnmReader final : public ImageReader {
         std::min(255.0, std::nearbyint(static_cast<double>(value) / static_cast<double>(largest_) * most)));
   }
 
-  /// The next number of the header; comments begin with # and end with the line.
+  /// Reads the next number of the header; comments run from # to the end of the line.
   std::int64_t next_number() {
     const auto is_digit = [&] { return at_ < file_.size() && '0' <= file_[at_] && file_[at_] <= '9'; };
     for (bool comment = false; at_ < file_.size() && (comment || !is_digit()); ++at_) {
@@ -62,7 +62,7 @@ class PnmReader final : public ImageReader {
   }
 
   File file_;
-  std::size_t at_ = 2;  // of the header, and then of the pixels
+  std::size_t at_ = 2;  // position in the header, then the start of the pixels
   std::int64_t channels_, largest_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// PNG, GIF, and JPEG where the build has no libjpeg-turbo, by stb_image.
+// The readers based on stb_image: PNG, GIF, and JPEG in builds without libjpeg-turbo.
 #include "data/images/formats.h"
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace {
 
-// A small file can say that it unpacks to gigabytes. stb_image takes no more than the image that is read may need.
+// The largest allocation that the current image may need, because a small file can claim to unpack to gigabytes.
 thread_local std::size_t most_bytes = 0;
 
-// Zeros, since it reads what damaged files leave unset.
+// Memory is zeroed, because stb_image reads memory that damaged files leave uninitialised.
 void* limited_malloc(std::size_t bytes) { return bytes > most_bytes ? nullptr : std::calloc(bytes, 1); }
 void* limited_realloc(void* old, std::size_t bytes) { return bytes > most_bytes ? nullptr : std::realloc(old, bytes); }
 
@@ -40,7 +40,7 @@ namespace {
 
 using File = std::span<const std::uint8_t>;
 
-/// Pixels of stb_image's memory, [height, width, channels].
+/// Pixels [height, width, channels] in memory owned by stb_image.
 struct Pixels {
   std::unique_ptr<std::uint8_t, void (*)(void*)> values{nullptr, stbi_image_free};
   int height = 0, width = 0, channels = 0;
@@ -56,7 +56,7 @@ Pixels load(File file) {
   return all;
 }
 
-/// Decodes a file once its rows are read.
+/// Decodes the whole file when its rows are read.
 class StbReader final : public ImageReader {
  public:
   StbReader(File file, Pixels (*decode)(File)) : file_(file), decode_(decode) {
@@ -112,7 +112,7 @@ std::uint32_t crc32(File bytes) {
   return ~crc;
 }
 
-/// stb_image compares no checksums; a changed bit would change pixels unseen.
+/// Checks the chunks' checksums, because stb_image does not and corruption would go unnoticed.
 void check_png(File file) {
   for (std::size_t at = 8; at + 12 <= file.size();) {
     const std::size_t length = big_endian(file.data() + at);
@@ -127,7 +127,7 @@ void check_png(File file) {
 
 Pixels load_png(File file) {
   check_png(file);
-  constexpr std::size_t depth = 24, colour = 25;  // places in the header
+  constexpr std::size_t depth = 24, colour = 25;  // offsets in the header
   if (file[depth] != 16 || file[colour] != 0) return load(file);
   Pixels all;
   std::uint16_t* const grey =
@@ -135,29 +135,30 @@ Pixels load_png(File file) {
   if (grey == nullptr) reject_damaged();
   all.values.reset(reinterpret_cast<std::uint8_t*>(grey));
   all.channels = 1;
-  // Pillow keeps 16 bits of grey and cuts them at 255. In place: a value is read before its bytes are overwritten.
+  // Pillow keeps 16-bit grey and clamps it at 255. In-place conversion is safe: each value is read before it is
+  // overwritten.
   for (std::int64_t i = 0; i < std::int64_t{all.width} * all.height; ++i)
     all.values.get()[i] = static_cast<std::uint8_t>(std::min<int>(grey[i], 255));
   return all;
 }
 
-/// Without transparency, so that its pixels have a colour. stb_image takes the end of the file for the end of the
-/// image.
+/// Removes the transparency flag first, so that all pixels have a colour. Checks that the file is complete, because
+/// stb_image accepts a truncated one.
 Pixels load_gif(File file) {
   std::vector<std::uint8_t> opaque(file.begin(), file.end());
-  opaque.resize(file.size() + 16);  // zeros, so that the places of a header exist
+  opaque.resize(file.size() + 16);  // padding, so that header offsets are in range
   std::size_t at = 6;
   const auto skip_table = [&](std::size_t flags) {
     if ((opaque[flags] & 0x80U) != 0) at += std::size_t{3} << ((opaque[flags] & 7U) + 1);
   };
-  const auto skip_blocks = [&] {  // each begins with its size; 0: the end
+  const auto skip_blocks = [&] {  // each block begins with its size; 0 ends the list
     while (at < file.size() && opaque[at] != 0) at += opaque[at] + std::size_t{1};
     if (at >= file.size()) reject_sample("damaged GIF: the file is cut off");
     ++at;
   };
   at += 7;
   skip_table(10);
-  while (at < file.size() && opaque[at] == 0x21) {  // an extension
+  while (at < file.size() && opaque[at] == 0x21) {  // extension block
     if (opaque[at + 1] == 0xf9) opaque[at + 3] &= 0xfeU;
     at += 2;
     skip_blocks();
@@ -166,13 +167,13 @@ Pixels load_gif(File file) {
   const std::size_t descriptor = at;
   at += 10;
   skip_table(descriptor + 9);
-  ++at;  // bits of a code
+  ++at;  // LZW code size
   skip_blocks();
   opaque.resize(file.size());
   return load(opaque);
 }
 
-/// stb_image writes beyond its tables where a JPEG's have more than 256 codes.
+/// Rejects Huffman tables of more than 256 codes, for which stb_image writes out of bounds.
 void check_huffman_tables(File file) {
   for (std::size_t at = 0; at + 4 <= file.size(); ++at) {
     if (file[at] != 0xff || file[at + 1] != 0xc4) continue;

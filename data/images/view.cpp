@@ -13,10 +13,10 @@ constexpr std::string_view images = "images", encoded = "encoded";
 /// Python's round: halves to even.
 std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::nearbyint(x)); }
 
-/// Pixels u8 [height, width, channels] as their rows.
+/// A source of pixel rows u8 [height, width, channels].
 struct Source {
   std::int64_t height, width, channels;
-  const Tensor* pixels = nullptr;  // null: the image is read
+  const Tensor* pixels = nullptr;  // null: rows come from `reader`
   ImageReader* reader = nullptr;
 };
 
@@ -29,14 +29,14 @@ void read_rows(const Source& source, const ImageBox& box, RowResizer& to) {
     to.push(source.pixels->data<const std::uint8_t>() + (y * source.width + box.left) * source.channels);
 }
 
-/// Positions of a window of `side` at `corner` that lie within [0, extent).
+/// The part of a window of `side` positions at `corner` that lies within [0, extent).
 AxisWindow inside(std::int64_t corner, std::int64_t side, std::int64_t extent) {
   const std::int64_t begin = std::clamp<std::int64_t>(-corner, 0, side);
   const std::int64_t end = std::clamp<std::int64_t>(extent - corner, begin, side);
   return {.begin = begin, .count = end - begin};
 }
 
-/// Draws `view` of the source into `out` u8 [side, side, channels].
+/// Renders `view` of the source into `out` u8 [side, side, channels].
 void draw(const Source& source, const View& view, ResizeFilter filter, std::span<const std::uint8_t> fill,
           const Tensor& out) {
   const std::int64_t side = out.shape()[0], channels = out.shape()[2];
@@ -61,7 +61,7 @@ void draw(const Source& source, const View& view, ResizeFilter filter, std::span
             resizer);
 }
 
-/// The box after the image became `factor` times smaller.
+/// The box in an image downscaled by `factor`.
 ImageBox smaller(const ImageBox& box, std::int64_t factor) {
   return {.top = box.top / factor,
           .left = box.left / factor,
@@ -102,7 +102,7 @@ void ViewTransform::apply(Sample& sample, SampleRandom& random) const {
   if (options_.interpolation == Interpolation::random && random.below(2) == 1) filter = ResizeFilter::bicubic;
   if (options_.fast && reader != nullptr) {
     std::int64_t factor = 1;
-    // Half of the reduction is left to the filter, whose pixels are better.
+    // The filter does at least half of the reduction, since its quality is better.
     while (factor < 8 && seen.box.height >= 4 * factor * seen.height && seen.box.width >= 4 * factor * seen.width)
       factor *= 2;
     seen.box = smaller(seen.box, reader->shrink(factor));
@@ -128,7 +128,7 @@ View RandomResizedCrop::view(std::int64_t height, std::int64_t width, SampleRand
     view.box.top = random.below(height - view.box.height + 1);
     view.box.left = random.below(width - view.box.width + 1);
   } else {
-    // The largest part of an allowed ratio, from the middle.
+    // The fallback is the largest center crop with an allowed aspect ratio.
     view.box.width = std::clamp<std::int64_t>(rounded(static_cast<double>(height) * ranges_.most_ratio), 1, width);
     view.box.height = std::clamp<std::int64_t>(rounded(static_cast<double>(width) / ranges_.least_ratio), 1, height);
     view.box.top = (height - view.box.height) / 2;
@@ -150,17 +150,17 @@ View CenterView::view(std::int64_t height, std::int64_t width, SampleRandom&) co
   View view{.box = {.height = height, .width = width}, .height = scaled, .width = scaled};
   const bool tall = height > width;
   if (mode_ == CropMode::center) {
-    // torchvision's Resize: the longer side is cut off to whole pixels.
+    // torchvision's Resize truncates the longer side to whole pixels.
     const std::int64_t longer = scaled * std::max(height, width) / std::min(height, width);
     (tall ? view.height : view.width) = longer;
   } else if (mode_ == CropMode::border) {
-    // timm's ResizeKeepRatio: both sides are rounded.
+    // timm's ResizeKeepRatio rounds both sides.
     const double ratio = std::max(static_cast<double>(height) / static_cast<double>(scaled),
                                   static_cast<double>(width) / static_cast<double>(scaled));
     view.height = std::max<std::int64_t>(rounded(static_cast<double>(height) / ratio), 1);
     view.width = std::max<std::int64_t>(rounded(static_cast<double>(width) / ratio), 1);
   }
-  // Padding first, less of it above and on the left, then a cut from the middle with halves to even.
+  // timm pads first (less at the top and left), then crops the center, with offsets rounded half to even.
   const auto corner = [&](std::int64_t extent) {
     return extent < side() ? -((side() - extent) / 2) : rounded(static_cast<double>(extent - side()) / 2);
   };

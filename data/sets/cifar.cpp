@@ -119,7 +119,7 @@ std::int64_t Cifar::read_image(std::int64_t index, std::uint8_t* image) const {
   for (; index >= file->records(); ++file) index -= file->records();
 
   constexpr std::int64_t plane = CifarFormat::side * CifarFormat::side;
-  std::array<std::uint8_t, CifarFormat::channels * plane + 2> buffer;  // at most two label bytes
+  std::array<std::uint8_t, CifarFormat::channels * plane + 2> buffer;  // one or two label bytes
   const auto record = std::span(buffer).first(static_cast<std::size_t>(format_.record_bytes()));
   file->read(index, record);
   const std::uint8_t* const pixels = record.data() + format_.label_bytes;  // [channels, side, side]

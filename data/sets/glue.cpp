@@ -1,4 +1,4 @@
-// The nine tasks of GLUE from their own TSV files (gluebenchmark.com): labels, columns and metrics as they are judged.
+// The nine GLUE tasks from their original TSV files (gluebenchmark.com), with each task's labels, columns and metrics.
 #include "data/class_names.h"
 #include "data/text/labelled_text.h"
 #include "data/text/recent.h"
@@ -16,15 +16,15 @@ namespace {
 namespace fs = std::filesystem;
 
 struct GlueTask {
-  std::string name, folder;  // of the published archive
+  std::string name, folder;  // as in the published archive
   std::string text, pair, label;
   std::vector<std::string> classes;  // empty: scores
   std::vector<std::string> metrics;
   std::int64_t train_size, validation_size;  // as published
   std::string validation_file = "dev.tsv";
   bool header = true;
-  bool irregular = false;   // the published files have rows that a line break has cut, and texts that are empty
-  std::string trains_as{};  // the task whose training file it has; empty: its own
+  bool irregular = false;   // the published files have rows broken by a line break, and empty texts
+  std::string trains_as{};  // the task whose training file is used; empty: its own
 };
 
 const std::vector<GlueTask>& glue_tasks() {
@@ -133,7 +133,7 @@ const std::vector<Setting>& settings_of_glue() {
   return settings;
 }
 
-/// The task's classes in the order that the settings say.
+/// The task's classes in the order given by the settings.
 std::vector<std::string> classes_of(const GlueTask& task, const Settings& settings) {
   std::vector<std::string> names = class_names(settings.text("labels"));
   if (names.empty()) return task.classes;
@@ -168,7 +168,7 @@ std::shared_ptr<const LabelledTable> table_of(const GlueTask& task, const std::v
                               .pair = task.pair,
                               .label = task.label,
                               .irregular = task.irregular};
-    // Numbers in the file stand for the task's own order.
+    // Numbers in the file are indices in the task's original order.
     LabelledTable table =
         read_labelled_table(file, columns, {.numbers = task.classes.empty(), .classes = task.classes});
     for (std::int32_t& label : table.labels)
@@ -202,7 +202,7 @@ Opened open_glue(const DatasetOptions& options) {
   return opened;
 }
 
-/// As published, where there are no files yet: enough for a plan.
+/// Describes the published task without its files, which suffices for planning.
 DatasetInfo describe_glue(const DatasetOptions& options) {
   if (!options.path.empty()) return open_glue(options).info;
   const Settings settings = read_text_settings("glue", settings_of_glue(), options);
@@ -218,7 +218,7 @@ DatasetInfo describe_glue(const DatasetOptions& options) {
           .metrics = task.metrics};
 }
 
-/// A folder with the published name of a task.
+/// Recognises a folder with the published name of a task.
 Recognition recognize_glue(const fs::path& path) {
   std::error_code ignored;
   const fs::path folder = fs::absolute(path, ignored).lexically_normal();

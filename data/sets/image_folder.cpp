@@ -1,4 +1,4 @@
-// Images in folders named after their classes, on disk or in a tar archive.
+// The data set of images in class folders, on disk or in a tar archive.
 #include "data/encoded_images.h"
 #include "data/sets/image_folder_layout.h"
 
@@ -46,8 +46,8 @@ ImageFolderOptions layout_options(const DatasetOptions& options) {
           .seed = options.seed};
 }
 
-/// Checking a configuration describes the same folder many times: the last ones are kept. Trees are the same object
-/// while nothing has changed.
+/// A cache of recent layouts, because checking a configuration describes the same folder many times. An unchanged tree
+/// is the same object, so it serves as key.
 std::shared_ptr<const ImageFolderLayout> layout_of(const DatasetOptions& options) {
   struct Known {
     std::string key;
@@ -77,7 +77,7 @@ std::shared_ptr<const ImageFolderLayout> layout_of(const DatasetOptions& options
 DatasetInfo info_of(const DatasetOptions& options) {
   DatasetInfo info{.name = "imagefolder", .mean = {0.485F, 0.456F, 0.406F}, .deviation = {0.229F, 0.224F, 0.225F}};
   std::int64_t held = 0;
-  if (options.path.empty()) {  // enough for a plan: ImageNet-1k's size
+  if (options.path.empty()) {  // ImageNet-1k's size, which suffices for planning
     layout_options(options);
     held = options.split == Split::train ? 1'281'167 : 50'000;
     info.fields = encoded_image_fields({.name = "labels", .dtype = DType::i64, .shape = {}, .below = 1000});
@@ -103,7 +103,7 @@ std::unique_ptr<const Dataset> open(const DatasetOptions& options) {
   return open_split(info_of(options), {layout, &split}, options.seed);
 }
 
-/// Images in folders, or an archive of whatever kind, whose faults are told when it is opened.
+/// Recognises images in folders, or any archive; errors in an archive are reported when it is opened.
 Recognition recognize(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) {

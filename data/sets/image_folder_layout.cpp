@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 9> extensions{".jpg", ".jpeg", ".png",  "
                                                      ".pgm", ".tif",  ".tiff", ".webp"};
 const std::vector<std::string> train_names{"train", "training"};
 const std::vector<std::string> validation_names{"val", "valid", "validation", "eval", "evaluation", "test"};
-/// Files that tell the classes of validation images: ImageNet's from Kaggle, Tiny ImageNet's, TensorFlow's, Caffe's.
+/// Names of files with the classes of validation images: ImageNet's (Kaggle), Tiny ImageNet's, TensorFlow's, Caffe's.
 const std::vector<std::string> label_files{"LOC_val_solution.csv",
                                            "val_annotations.txt",
                                            "imagenet_2012_validation_synset_labels.txt",
@@ -64,14 +64,14 @@ std::string some_of(const std::vector<std::string>& names) {
 }
 
 struct Child {
-  std::vector<std::int32_t> files{};  // images in it and below
-  bool has_folders = false;           // whether some lie below
+  std::vector<std::int32_t> files{};  // images in it and below it
+  bool has_folders = false;           // whether it has subfolders
 };
 
-/// A folder with its images.
+/// A folder with its images and subfolders.
 struct Level {
   std::string folder;
-  std::map<std::string, Child> children{};  // those that have images
+  std::map<std::string, Child> children{};  // subfolders with images
   std::vector<std::int32_t> files{};        // images in the folder itself
 };
 
@@ -94,7 +94,7 @@ Level level_of(const FileTree& tree, const std::string& folder) {
   return level;
 }
 
-/// The name of the first child that is one of `names`, in their order.
+/// The first of `names` that is a child.
 const std::pair<const std::string, Child>* find_split(const Level& level, const std::vector<std::string>& names) {
   for (const std::string& name : names)
     for (const auto& child : level.children)
@@ -102,7 +102,7 @@ const std::pair<const std::string, Child>* find_split(const Level& level, const 
   return nullptr;
 }
 
-/// The folder that an archive was packed in, and that alone, is passed over.
+/// Descends through a single top folder, which archives often have.
 Level top_of(const FileTree& tree) {
   Level level = level_of(tree, {});
   while (level.files.empty() && level.children.size() == 1) {
@@ -116,7 +116,7 @@ Level top_of(const FileTree& tree) {
 }
 
 struct Found {
-  Level train, validation;  // without a folder of validation images: no children and no files
+  Level train, validation;  // validation is empty if there is no validation folder
   bool only_validation = false;
 };
 
@@ -155,7 +155,7 @@ void refuse_empty_classes(const FileTree& tree, const Level& level, const fs::pa
   }
 }
 
-/// Files with names of validation images and classes, or classes alone, one for each image in the order of names.
+/// A file that lists validation images with their classes, or only the classes of all images sorted by name.
 class LabelFile {
  public:
   LabelFile(std::string name, const std::string& text) : name_(std::move(name)) {
@@ -179,7 +179,7 @@ class LabelFile {
       reject("{}: expected a file name and a class on each line, or a class alone", name_);
   }
 
-  /// The class of each file, by number; empty for a file that is no image of the split.
+  /// The class of each file, by index; empty for a file that is no image of the split.
   std::vector<std::string> classes(const FileTree& tree, const std::vector<std::int32_t>& files) const {
     if (by_name_.empty()) {
       if (in_order_.size() != files.size())
@@ -203,7 +203,7 @@ class LabelFile {
   std::map<std::string, std::string, std::less<>> by_name_;
 };
 
-/// In the folder of the images, one above it, or up to three above the root, where ImageNet's lies.
+/// Searches the images' folder, its parent, and up to three levels above the root, where ImageNet has the file.
 std::optional<LabelFile> find_label_file(const FileTree& tree, const Level& level, const fs::path& root,
                                          const fs::path& given) {
   if (!given.empty()) return LabelFile(given.native(), read_text(given, longest_label_file));
@@ -265,7 +265,7 @@ ImageSplit by_label_file(std::shared_ptr<const FileTree> tree, const Level& leve
   return split;
 }
 
-/// Moves a part of each class, drawn by the seed, from `train` to `validation`.
+/// Moves a random share of each class, drawn by the seed, from `train` to `validation`.
 void hold_out(double fraction, std::uint64_t seed, ImageSplit& train, ImageSplit& validation) {
   const std::vector<bool> held = held_out(train.labels, fraction, seed);
   ImageSplit kept{train.tree, {}, {}};

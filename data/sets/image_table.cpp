@@ -1,4 +1,4 @@
-// Images named in a table: CSV, TSV or JSON lines with a column of paths and one of labels.
+// The data set of images listed in a table: CSV, TSV or JSON lines with a path column and a label column.
 #include "data/class_names.h"
 #include "data/encoded_images.h"
 #include "data/files/input_file.h"
@@ -95,7 +95,7 @@ TextColumns columns_of(const fs::path& file, const Settings& settings) {
   columns.label_separator = settings.text("separator");
   const std::vector<std::string> names = Table(file, columns.table).columns();
   const bool lines = columns.table.format == TableFormat::json_lines;
-  // Without a header, the first row has an image among its cells.
+  // The table has no header if the first row contains an image path.
   const auto image = std::ranges::find_if(names, [](const std::string& cell) { return is_image_name(cell); });
   columns.table.header = lines || (image == names.end() && !is_number(columns.text));
   if (columns.table.header) {
@@ -113,7 +113,7 @@ TextColumns columns_of(const fs::path& file, const Settings& settings) {
   return columns;
 }
 
-/// The rows of a table whose images were all found.
+/// The rows of a table; all their images exist.
 struct Rows : LabelledTable {
   fs::path images;
   std::string extension;
@@ -148,7 +148,7 @@ std::shared_ptr<const Rows> read_rows(const fs::path& file, const Settings& sett
 
 struct TableSplit {
   std::shared_ptr<const Rows> rows;
-  std::vector<std::int32_t> places;  // [samples], rows of the split
+  std::vector<std::int32_t> places;  // [samples]: rows of the split
   std::string description;
 };
 
@@ -179,7 +179,7 @@ TableSplit split_of(const DatasetOptions& options) {
   std::vector<bool> held(static_cast<std::size_t>(training->table->size()));
   if (!validation) {
     std::vector<std::int32_t> strata = training->labels;
-    strata.resize(held.size());  // labels of other kinds are one class here
+    strata.resize(held.size());  // other kinds of labels count as one class
     held = held_out(strata, fraction, options.seed);
     if (std::ranges::count(held, true) == 0)
       reject("{}: no image can be held out for evaluation, since each class has one: data.validation names a table",
@@ -226,7 +226,7 @@ class ImageTable final : public EncodedImages {
  public:
   ImageTable(const DatasetOptions& options, TableSplit split)
       : EncodedImages(info_of(options, split)), rows_(std::move(split.rows)), places_(std::move(split.places)) {
-    if (size() < std::ssize(places_))  // rows may come class by class
+    if (size() < std::ssize(places_))  // rows may be sorted by class
       part_.emplace(std::ssize(places_), RandomStream{options.seed, 0, random_site("data/part")});
   }
   std::string origin(std::int64_t index) const override { return rows_->path(place_of(index)).native(); }
@@ -265,7 +265,7 @@ class ImageTable final : public EncodedImages {
   std::optional<Permutation> part_;
 };
 
-/// A table whose first row has an image that is there, or says that it has one.
+/// Recognises a table with an image name in its first two rows, the first of which may be a header.
 Recognition recognize(const fs::path& path) {
   std::error_code ignored;
   const std::optional<fs::path> file = fs::is_directory(path, ignored) ? table_in(path, training_tables) : path;

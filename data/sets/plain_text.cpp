@@ -1,4 +1,4 @@
-// Lines of text without labels, as masked language modelling takes them.
+// The data set of unlabelled lines of text, for masked language modelling.
 #include "data/text/recent.h"
 #include "data/text/table.h"
 #include "data/text/text_dataset.h"

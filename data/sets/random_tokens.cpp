@@ -1,4 +1,4 @@
-// Drawn sequences of token ids, for plans, benchmarks and tests of models of text.
+// The data set of synthetic token sequences, for planning, benchmarks and tests of text models.
 #include "core/error.h"
 #include "core/random.h"
 #include "data/dataset.h"
@@ -12,8 +12,8 @@ namespace lacuna {
 namespace {
 
 constexpr std::int64_t default_vocabulary = 30522, default_length = 128, default_classes = 2;
-constexpr std::int64_t class_token = 101, separator = 102, mask = 103;  // BERT's
-constexpr std::int64_t no_label = -100;                                 // of tokens that have none
+constexpr std::int64_t class_token = 101, separator = 102, mask = 103;  // BERT's ids
+constexpr std::int64_t no_label = -100;                                 // label of tokens without one
 
 std::int64_t or_default(std::int64_t given, std::int64_t otherwise) { return given > 0 ? given : otherwise; }
 
@@ -21,7 +21,7 @@ std::vector<std::int64_t> lengths_of(const DatasetOptions& options) {
   return options.lengths.empty() ? std::vector{default_length} : options.lengths;
 }
 
-/// The label of a sample: a class, several classes, a number, a class for each token, or a span.
+/// The kind of label: a class, several classes, a number, a class per token, or a span.
 const std::vector<Setting>& settings_of_drawn() {
   static const std::vector<Setting> settings{{"target",
                                               std::string("class"),
@@ -81,11 +81,11 @@ DatasetInfo describe(const DatasetOptions& options) {
   return info;
 }
 
-/// Sample i has length i of `data.length`, taken in turn, and class i modulo their number. Half of its tokens are of
-/// any kind, the other half of those that are its class modulo the number of classes, so that a model can learn it. The
-/// second text of the sample, `pair_tokens`, is drawn as the first is. The other targets follow from the class c or the
-/// tokens: classes 0 to c; c as a number; the class of a token, its id modulo their number, and none of special tokens;
-/// the first token of class c with the one behind it.
+/// Sample i takes its length from `data.length` in turn and has class c = i modulo the number of classes. Half of its
+/// tokens are arbitrary; the others have ids equal to c modulo the number of classes, so that the class is learnable.
+/// The second text, `pair_tokens`, is drawn like the first. The other kinds of labels follow from c or the tokens:
+/// several classes are 0 to c; the number is c; a token's class is its id modulo the number of classes, and special
+/// tokens have none; the span is the first token of class c and the one after it.
 class RandomTokens final : public Dataset {
  public:
   explicit RandomTokens(const DatasetOptions& options)

@@ -13,16 +13,16 @@
 namespace lacuna {
 namespace {
 
-// Difficulty of the pictures. Lengths are in half image sides: the image spans [-1, 1].
+// The constants below set the difficulty. Lengths are in half image sides: the image spans [-1, 1].
 constexpr float smallest_radius = 0.45F, largest_radius = 0.75F;
-constexpr float largest_shift = 0.35F;     // of the shape's centre, along each axis
-constexpr float brightest_ground = 0.45F;  // of a channel
-constexpr float largest_tilt = 0.2F;       // tangent of half the angle a shape is turned by: 23 degrees
-constexpr float least_contrast = 0.4F;     // brightness of the shape above the ground's, mean over channels
-constexpr float largest_shading = 0.2F;    // rise of a channel of the ground from side to side
+constexpr float largest_shift = 0.35F;     // offset of the shape's centre along each axis
+constexpr float brightest_ground = 0.45F;  // per channel
+constexpr float largest_tilt = 0.2F;       // tangent of half the largest rotation, 23 degrees
+constexpr float least_contrast = 0.4F;   // brightness of the shape minus that of the background, averaged over channels
+constexpr float largest_shading = 0.2F;  // brightness gradient of a background channel, side to side
 constexpr int fewest_fragments = 1, most_fragments = 4;
 constexpr float smallest_fragment = 0.08F, largest_fragment = 0.18F;
-constexpr float noise = 0.05F;  // standard deviation, of a full scale of 1
+constexpr float noise = 0.05F;  // standard deviation, for values in [0, 1]
 
 constexpr std::int64_t default_train_size = 50000, default_validation_size = 5000, default_side = 32;
 constexpr std::int64_t channels = 3;
@@ -35,7 +35,7 @@ struct Point {
 
 float length(float x, float y) { return std::sqrt(x * x + y * y); }
 
-// Signed distances to outlines of about unit size: negative inside.
+// Signed distances to outlines of about unit size, negative inside.
 struct Disc {
   float operator()(float x, float y) const { return length(x, y) - 0.85F; }
 };
@@ -74,7 +74,7 @@ struct Triangle {
   float operator()(float x, float y) const { return std::max(-y, 0.8660254F * std::abs(x) + 0.5F * y) - 0.5F; }
 };
 
-// Inside at least four of a pentagon's five half planes.
+// A star is the set of points inside at least four of a pentagon's five half planes.
 struct Star {
   float operator()(float x, float y) const {
     constexpr std::array<Point, 5> normals{{{0.0F, 1.0F},
@@ -96,7 +96,7 @@ struct Crescent {
   float operator()(float x, float y) const { return std::max(length(x, y) - 0.9F, 0.75F - length(x - 0.5F, y)); }
 };
 
-// The draws of one picture, one after the other.
+// The sequence of random draws of one image.
 class Draws {
  public:
   Draws(std::uint64_t seed, Split split, std::int64_t index)
@@ -106,7 +106,7 @@ class Draws {
   float uniform(float low, float high) { return low + (high - low) * stream_.uniform(next_++); }
   int between(int low, int high) { return low + static_cast<int>(stream_.below(next_++, high - low + 1)); }
   Point point(float reach) { return {uniform(-reach, reach), uniform(-reach, reach)}; }
-  // Uniform over directions without a sine, whose last bit differs between libraries.
+  // Draws a uniform direction without sin, whose last bit differs between libraries.
   Point direction() {
     for (int attempt = 0; attempt < 32; ++attempt) {
       const Point p = point(1.0F);
@@ -115,13 +115,13 @@ class Draws {
     }
     return {1.0F, 0.0F};
   }
-  // At most 2 atan(`reach`) from the x axis: the rational points of the circle.
+  // Draws a direction within 2 atan(`reach`) of the x axis, by the rational parametrization of the circle.
   Point tilt(float reach) {
     const float t = uniform(-reach, reach);
     return {(1.0F - t * t) / (1.0F + t * t), 2.0F * t / (1.0F + t * t)};
   }
   Colour colour(float brightest) { return {uniform(0, brightest), uniform(0, brightest), uniform(0, brightest)}; }
-  // Four words from a part of the picture's draws that only the noise reads.
+  // Four words from the part of the image's stream reserved for noise.
   std::array<std::uint32_t, 4> words(std::int64_t block) const {
     return stream_.draw((next_ >> 24 << 22) + (1 << 20) + static_cast<std::uint64_t>(block));
   }
@@ -131,10 +131,10 @@ class Draws {
   std::uint64_t next_;
 };
 
-constexpr float farthest = 1.25F;  // no outline above reaches further from its origin
+constexpr float farthest = 1.25F;  // upper bound of all outlines' distance from their origin
 
 struct Pose {
-  Point centre, turn;  // turn: direction of the shape's x axis
+  Point centre, turn;  // turn: unit vector of the shape's x axis
   float radius;
 };
 
@@ -142,7 +142,7 @@ class Canvas {
  public:
   explicit Canvas(std::int64_t side) : side_(side), pixels_(static_cast<std::size_t>(channels * side * side)) {}
 
-  /// Fills with `base`, which rises by `rise` from the centre in `direction`.
+  /// Fills the image with `base` plus a linear gradient of `rise` along `direction`, 0 at the centre.
   void shade(const Colour& base, const Colour& rise, Point direction) {
     for (std::int64_t c = 0; c < channels; ++c) {
       const float level = base[static_cast<std::size_t>(c)], slope = rise[static_cast<std::size_t>(c)];
@@ -156,7 +156,7 @@ class Canvas {
     }
   }
 
-  /// Covers the inside of an outline; a pixel that it crosses is covered in part.
+  /// Paints the inside of an outline, antialiased.
   template <class Distance>
   void paint(const Pose& pose, const Colour& colour, const Distance& distance) {
     const float pixels_a_unit = 0.5F * static_cast<float>(side_);
@@ -184,11 +184,11 @@ class Canvas {
   const float* pixels() const { return pixels_.data(); }
 
  private:
-  // Pixel `position` along an axis, at its centre.
+  // The coordinate of the centre of pixel `position`.
   float coordinate(std::int64_t position) const {
     return static_cast<float>(2 * static_cast<std::int32_t>(position) + 1) / static_cast<float>(side_) - 1.0F;
   }
-  // The pixels within `reach` of `centre`.
+  // The range of pixels within `reach` of `centre`.
   Range covered(float centre, float reach) const {
     const float half = 0.5F * static_cast<float>(side_);
     const auto begin = static_cast<std::int64_t>((centre - reach + 1.0F) * half);
@@ -247,9 +247,9 @@ void paint_fragments(int count, Canvas& canvas, Draws& draws) {
   }
 }
 
-// Adds noise, uniform from a byte a value, and rounds.
+// Adds uniform noise, one random byte per value, and rounds.
 void develop(const Canvas& canvas, std::int64_t side, const Draws& draws, std::uint8_t* image) {
-  constexpr float byte_deviation = 73.9F;  // of a uniform integer in [0, 255]
+  constexpr float byte_deviation = 73.9F;  // standard deviation of a uniform integer in [0, 255]
   constexpr float scale = 255.0F * noise / byte_deviation;
   constexpr std::int64_t values_a_block = 16;
   const std::int64_t plane = side * side, blocks = (plane + values_a_block - 1) / values_a_block;
@@ -268,7 +268,7 @@ void develop(const Canvas& canvas, std::int64_t side, const Draws& draws, std::u
 }
 
 DatasetInfo describe(const DatasetOptions& options) {
-  // Other sizes are drawn at the nearest of these and resized like any image.
+  // Other sizes are rendered at the nearest of these and resized like any image.
   constexpr std::int64_t smallest_side = 8, largest_side = 1024;
   const std::int64_t side =
       options.image_size == 0 ? default_side : std::clamp(options.image_size, smallest_side, largest_side);

@@ -1,5 +1,5 @@
-// Questions and passages with the span that answers them, as SQuAD 1.1 and 2.0 have them (Rajpurkar et al. 2016, 2018).
-// A passage that is too long is cut into windows, each a sample of its own.
+// The data sets SQuAD 1.1 and 2.0: questions, and passages with the span that answers them (Rajpurkar et al. 2016,
+// 2018). A passage that is too long is split into windows, each of which is a sample.
 #include "data/text/answers.h"
 #include "data/text/recent.h"
 #include "data/text/text_dataset.h"
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 const std::vector<Setting>& settings_of_squad() {
-  constexpr double longest = 384;  // as transformers' run_qa.py has it
+  constexpr double longest = 384;  // as in transformers' run_qa.py
   static const std::vector<Setting> settings =
       text_settings({{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"},
                      {"stride",
@@ -36,19 +36,19 @@ const std::vector<Setting>& settings_of_squad() {
 struct Question {
   std::string question;
   std::size_t passage;
-  std::int64_t begin, end;             // bytes of the passage that answer it; both 0: nothing does
-  std::vector<std::string> answers{};  // of several people
+  std::int64_t begin, end;             // byte range of the answer in the passage; both 0: no answer
+  std::vector<std::string> answers{};  // reference answers of several annotators
 };
 struct SquadFile {
   std::vector<std::string> passages;
   std::vector<Question> questions;
-  bool may_be_none = false;  // whether some question has no answer
+  bool may_be_none = false;  // whether some questions have no answer
 };
 
-/// A part of a passage, which is one sample.
+/// A window of a passage; each window is a sample.
 struct Window {
   std::int32_t question;
-  std::int32_t first;  // its first piece
+  std::int32_t first;  // index of its first piece
 };
 
 const json& member(const json& object, const char* key, json::value_t type, const std::string& place) {
@@ -64,7 +64,7 @@ std::string text_in(const json& object, const char* key, const std::string& plac
   return text;
 }
 
-/// Position of character `number` in bytes; npos behind the end.
+/// Byte position of character `number`; npos past the end.
 std::size_t byte_of(std::string_view text, std::int64_t number) {
   std::size_t at = 0;
   for (; number > 0 && at < text.size(); --number) at += first_character(text.substr(at)).bytes;
@@ -92,7 +92,7 @@ SquadFile read_squad(const fs::path& file) {
         const json& answers = member(each, "answers", json::value_t::array, place);
         result.may_be_none = result.may_be_none || answers.empty();
         for (const json& answer : answers) question.answers.push_back(text_in(answer, "text", place));
-        if (!answers.empty()) {  // the first is learnt
+        if (!answers.empty()) {  // the first answer is the training target
           const std::string& answer = question.answers.front();
           const auto start = answers.front().find("answer_start");
           const std::size_t begin = start == answers.front().end() || !start->is_number_integer() || *start < 0
@@ -113,7 +113,7 @@ SquadFile read_squad(const fs::path& file) {
 
 constexpr std::int64_t longest_question = 64;
 
-/// Pieces of a question that are kept beside `max_length` tokens in all, and of the passage beside it.
+/// The numbers of question and passage pieces that fit a sample of `max_length` tokens.
 struct Budget {
   std::int64_t question, passage;
 };
@@ -123,7 +123,7 @@ Budget budget_of(std::int64_t question_pieces, std::int64_t max_length, const To
   return {question, all - question};
 }
 
-/// Windows begin every (budget − stride) pieces until one reaches the end, as the tokenizers library cuts them.
+/// Starts a window every (budget − stride) pieces until one reaches the end, as in the tokenizers library.
 std::vector<Window> cut(const SquadFile& file, const Tokenizer& tokenizer, std::int64_t max_length,
                         std::int64_t stride) {
   const auto count_all = [&](std::int64_t count, const auto& text) {
@@ -155,10 +155,10 @@ std::vector<Window> cut(const SquadFile& file, const Tokenizer& tokenizer, std::
   return windows;
 }
 
-/// `labels` i64 [2]: the first and last token of the answer; 0, the first token of all, where there is none or the
-/// window does not hold it whole. To evaluate, also `passage` and `answers` (u8, each answer ended by `answer_end`),
-/// `question` i64 [2] (its number, and 1 where questions may have no answer), and `spans` i64 [L, 2]: the bytes of the
-/// passage that each token stands for, -1 for other tokens. A question is cut beyond 64 tokens.
+/// The target `labels` i64 [2] is the first and last token of the answer; both are 0, the sample's first token, if
+/// there is no answer or the window does not contain all of it. Evaluation adds `passage` and `answers` (u8, each
+/// answer ended by `answer_end`), `question` i64 [2] (its index, and 1 if questions may have no answer), and `spans`
+/// i64 [L, 2]: the byte range in the passage of each token, -1 for other tokens. Questions are truncated to 64 tokens.
 class Squad final : public TextDataset {
  public:
   Squad(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const SquadFile> file,
@@ -184,7 +184,7 @@ class Squad final : public TextDataset {
     const std::int64_t end = std::min(std::ssize(all), window.first + budget.passage);
     const std::vector<Tokenizer::Piece> passage(all.begin() + window.first, all.begin() + end);
     const Tokenizer::Encoding encoding = tokenizer().join(question, passage, max_length_, Truncation::only_second);
-    // The answer's pieces [answer_begin, answer_end).
+    // The answer is the pieces [answer_begin, answer_end).
     const auto answer_begin = std::ranges::find_if(all, [&](const auto& piece) { return piece.end > asked.begin; });
     const auto answer_end = std::ranges::find_if(all, [&](const auto& piece) { return piece.begin >= asked.end; });
     const bool whole =
@@ -194,7 +194,7 @@ class Squad final : public TextDataset {
     for (std::size_t i = 0; i < encoding.sources.size(); ++i) {
       const std::int32_t source = encoding.sources[i];
       const bool of_passage = source >= 0 && source % 2 == 1;
-      const auto piece = all.begin() + window.first + source / 2;  // means nothing of other tokens
+      const auto piece = all.begin() + window.first + source / 2;  // valid only for tokens of the passage
       if (whole && of_passage && piece == answer_begin) text.labels[0] = static_cast<std::int32_t>(i);
       if (whole && of_passage && piece + 1 == answer_end) text.labels[1] = static_cast<std::int32_t>(i);
       if (!evaluates_) continue;
@@ -239,7 +239,7 @@ struct Opened {
   DatasetInfo info;
 };
 
-/// A field for texts of any length.
+/// A packed u8 field for texts.
 SampleField bytes_field(const std::string& name) {
   return {.name = name, .dtype = DType::u8, .shape = {1}, .collation = Collation::packed, .lengths = name + "_offsets"};
 }

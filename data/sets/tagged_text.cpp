@@ -1,4 +1,4 @@
-// Words with a label each, as for named entities: JSON lines with a list of words and a list of labels.
+// The data set of words with one label each (named entities): JSON lines with a list of words and a list of labels.
 #include "data/class_names.h"
 #include "data/text/labelled_text.h"
 #include "data/text/recent.h"
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int32_t ignored = -100;  // the label of tokens that are not judged
+constexpr std::int32_t ignored = -100;  // the label of tokens that loss and metrics ignore
 
 const std::vector<Setting>& settings_of_tags() {
   static const std::vector<Setting> settings =
@@ -31,12 +31,12 @@ const std::vector<Setting>& settings_of_tags() {
   return settings;
 }
 
-/// A checked file. `labels`: of all words, one sample after another.
+/// A checked file. `labels` concatenates the word labels of all samples.
 struct TaggedFile {
   std::shared_ptr<const Table> table;  // words
   std::vector<std::string> classes;
   std::vector<std::int32_t> labels;
-  std::vector<std::int64_t> first;  // [samples + 1]: where a sample's labels begin
+  std::vector<std::int64_t> first;  // [samples + 1]: start of each sample's labels
 };
 
 bool are_numbers(const std::set<std::string>& names) {
@@ -102,7 +102,7 @@ std::shared_ptr<const TaggedFile> file_of(const Settings& settings, const Datase
                     [&] { return std::make_shared<const TaggedFile>(read_tagged(file, settings, classes)); });
 }
 
-/// The first piece of a word has its label; other pieces and special tokens have `ignored`.
+/// Gives the first piece of a word its label; other pieces and special tokens get `ignored`.
 class TaggedText final : public TextDataset {
  public:
   TaggedText(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const TaggedFile> file,
@@ -114,7 +114,7 @@ class TaggedText final : public TextDataset {
     const std::vector<Cell> cells = file_->table->row(index);
     const std::int64_t first = file_->first[static_cast<std::size_t>(index)];
     std::vector<Tokenizer::Piece> pieces;
-    std::vector<std::int32_t> labels;  // of each piece
+    std::vector<std::int32_t> labels;  // per piece
     for (std::size_t word = 0; word < cells[0].items.size(); ++word) {
       const std::vector<Tokenizer::Piece> of_word = tokenizer().pieces(cells[0].items[word]);
       for (std::size_t i = 0; i < of_word.size(); ++i)

@@ -1,4 +1,5 @@
-// Texts of one's own with labels: TSV, CSV and JSON lines. What the settings leave open is found out from the file.
+// The data set of a user's labelled texts: TSV, CSV and JSON lines. Settings that are not given are inferred from the
+// file.
 #include "data/class_names.h"
 #include "data/text/labelled_text.h"
 #include "data/text/recent.h"
@@ -56,7 +57,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// The first of the columns with a usual name; empty where there is none.
+/// The first column with one of the usual names; empty if there is none.
 std::string usual(const std::vector<std::string>& columns, const std::vector<std::string>& names) {
   for (const std::string& name : names)
     for (const std::string& column : columns)
@@ -64,7 +65,7 @@ std::string usual(const std::vector<std::string>& columns, const std::vector<std
   return {};
 }
 
-/// A column's number from 1; 0: it goes by a name.
+/// A column's number from 1; 0 if it is a name.
 std::size_t number_of(const std::string& column) {
   std::size_t number = 0;
   const char* const end = column.data() + column.size();
@@ -74,7 +75,8 @@ std::size_t number_of(const std::string& column) {
 
 bool is_word(const std::string& text) { return text.find_first_not_of("0123456789.-") != std::string::npos; }
 
-/// Columns of a file without header: labels are numbers, or what has the fewest different values; texts are the others.
+/// Infers the columns of a file without header: the label column holds numbers or has the fewest distinct values; the
+/// others are texts.
 void guess_by_content(const fs::path& file, TextColumns& columns) {
   const auto rows = first_rows(file, columns.table.format, 200);
   const std::size_t count = rows.front().size();
@@ -84,7 +86,7 @@ void guess_by_content(const fs::path& file, TextColumns& columns) {
         "label), got {} columns without names: data.text and data.label say which they are, by number from 1",
         file.native(), count);
   std::size_t label = count - 1;
-  std::pair fewest{true, rows.size() + 1};  // not all numbers, different values
+  std::pair fewest{true, rows.size() + 1};  // (not all numbers, distinct values)
   for (std::size_t column = 0; column < count; ++column) {
     std::set<std::string> values;
     bool words = false;
@@ -106,11 +108,11 @@ void guess_by_content(const fs::path& file, TextColumns& columns) {
   if (columns.pair.empty() && texts.size() > 1) columns.pair = texts.back();
 }
 
-/// Refuses a first row that seems to name the columns: its label alone is no number, or occurs in no other row while
-/// others repeat.
+/// Rejects a first row that looks like a header: only its label is not a number, or its label is unique while others
+/// repeat.
 void refuse_hidden_header(const fs::path& file, const TextColumns& columns) {
   const auto rows = first_rows(file, columns.table.format, 200);
-  const std::size_t label = number_of(columns.label) - 1;  // past the end where it is a name
+  const std::size_t label = number_of(columns.label) - 1;  // past the end if it is a name
   if (label >= rows.front().size() || !is_word(rows.front()[label])) return;
   std::multiset<std::string> others;
   for (std::size_t i = 1; i < rows.size(); ++i)
@@ -132,7 +134,7 @@ TextColumns columns_of(const Settings& settings, const fs::path& file) {
                       .separate = settings.flag("separate")};
   const std::vector<std::string> names = Table(file, columns.table).columns();
   const auto known = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
-  // The first row is a header if it has the given names, or a usual one.
+  // The first row is a header if it contains the given names or a usual one.
   const bool given = !columns.text.empty() || !columns.label.empty();
   const auto names_one = [&](const std::string& column) {
     return !column.empty() && number_of(column) == 0 && known(column);
@@ -187,7 +189,7 @@ std::shared_ptr<const LabelledTable> table_of(const Settings& settings, const Da
       refuse_hidden_header(file, columns);
     return read(known, columns);
   }
-  DatasetOptions training = options;  // its labels are the classes
+  DatasetOptions training = options;  // the training labels define the classes
   training.split = Split::train;
   const std::shared_ptr<const LabelledTable> trained = table_of(settings, training);
   TextColumns columns = columns_of(settings, file);
@@ -240,7 +242,7 @@ Opened open_text(const DatasetOptions& options) {
   return opened;
 }
 
-/// A table, or a folder with one to train on.
+/// Recognises a table, or a folder with a training table.
 Recognition recognize_text(const fs::path& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);

@@ -1,4 +1,4 @@
-// WebDataset shards: tar archives in which the files of a sample have one name up to the first dot (`7.jpg`, `7.cls`).
+// WebDataset shards: tar archives in which a sample's files share their name up to the first dot (`7.jpg`, `7.cls`).
 #include "data/class_names.h"
 #include "data/encoded_images.h"
 #include "data/files/file_tree.h"
@@ -50,7 +50,7 @@ std::string lower(std::string_view text) {
 
 bool is_tar(const fs::path& path) { return lower(path.extension().native()) == ".tar"; }
 
-/// The shards that a path stands for: those of a folder, one, or those of a pattern.
+/// The shards of a path: a folder's shards, a single shard, or the matches of a pattern.
 std::vector<fs::path> shards_of(const fs::path& path) {
   std::error_code failed;
   if (!fs::is_directory(path, failed)) return expand_pattern(path.native());
@@ -63,7 +63,7 @@ std::vector<fs::path> shards_of(const fs::path& path) {
   return shards;
 }
 
-/// Whether a shard's name has a word for evaluation.
+/// Whether a shard's name contains a word for validation.
 bool is_for_validation(const fs::path& shard) {
   static const std::set<std::string> words{"val", "valid", "validation", "eval", "test"};
   std::string word;
@@ -77,8 +77,8 @@ bool is_for_validation(const fs::path& shard) {
 }
 
 struct Samples {
-  std::vector<std::int32_t> images;  // files of the tree
-  std::vector<std::string> labels;   // as they are written
+  std::vector<std::int32_t> images;  // file indices in the tree
+  std::vector<std::string> labels;   // as written in the shards
 };
 
 std::string label_in_json(const std::string& text, const std::string& key, const std::string& origin) {
@@ -106,7 +106,7 @@ Samples samples_in(const FileTree& tree, const std::string& key) {
   std::int64_t file = 0;
   const auto key_of = [&](std::int64_t number) {
     const std::string_view path = tree.path(number);
-    const std::size_t base = path.rfind('/') + 1;  // 0 where there is none
+    const std::size_t base = path.rfind('/') + 1;  // 0 if there is no slash
     return path.substr(0, std::min(path.find('.', base), path.size()));
   };
   while (file < tree.size()) {
@@ -134,7 +134,7 @@ std::optional<std::int32_t> number_in(const std::string& text) {
   return value;
 }
 
-/// Whole numbers are classes by themselves; names are in the order of their bytes.
+/// Maps labels to classes: integers are class indices, names are sorted by their bytes.
 std::vector<std::string> classes_of(const Samples& samples, const std::string& source) {
   const std::set<std::string> names(samples.labels.begin(), samples.labels.end());
   std::int32_t highest = -1;
@@ -213,7 +213,7 @@ std::shared_ptr<const Shards> read_shards(const DatasetOptions& options, const s
   return shards;
 }
 
-/// The last ones that were read: checking a configuration describes the same shards many times.
+/// A cache of recently read shards, because checking a configuration describes the same shards many times.
 std::shared_ptr<const Shards> shards_of(const DatasetOptions& options) {
   const Settings settings("data set webdataset", settings_of_webdataset(), options.settings);
   if (options.path.empty())
@@ -226,7 +226,7 @@ std::shared_ptr<const Shards> shards_of(const DatasetOptions& options) {
                                               [](const fs::path& shard) { return !is_for_validation(shard); });
     validation.assign(others, train.end());
     train.erase(others, train.end());
-    if (train.empty()) train = validation;  // they are all there is
+    if (train.empty()) train = validation;  // there are only validation shards
   }
   if (train.empty()) reject("{}: expected tar archives, got none", options.path.native());
   std::string key = fmt::format("{}\n{}\n{}\n{}", settings.text("label"), settings.text("labels"),
@@ -271,7 +271,7 @@ std::unique_ptr<const Dataset> open(const DatasetOptions& options) {
   return open_split(info_of(options), {shards, &split}, options.seed);
 }
 
-/// Archives whose first one has a label beside an image.
+/// Recognises archives, the first of which has a label next to an image.
 Recognition recognize(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored) && !is_tar(path)) return {};

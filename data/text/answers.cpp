@@ -29,9 +29,9 @@ AnswerScore score(const Words& given, const Words& wanted) {
 
 std::vector<std::string> answer_words(std::string_view answer) {
   Words words;
-  std::string word, run;  // a run of letters and digits, which may be an article
+  std::string word, run;  // run: letters and digits, possibly an article
   const auto end_run = [&] {
-    // The script puts a space for an article, wherever in a word it stands by itself.
+    // The script replaces an article between regex word boundaries by a space, even inside a word.
     const bool article = run == "a" || run == "an" || run == "the";
     if (!article)
       word += run;

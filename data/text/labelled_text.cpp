@@ -37,13 +37,13 @@ std::string some(const std::vector<std::string>& names) {
   return fmt::format("{}, ... ({} in all)", fmt::join(names.begin(), names.begin() + most, ", "), names.size());
 }
 
-/// Labels as the file has them, before it is known what they are.
+/// Labels as written in the file, before their kind is known.
 struct RawLabels {
   std::vector<Cell> cells;
   std::vector<std::int64_t> lines;
 };
 
-/// Names of classes in the order of their numbers.
+/// Class names in the order of their indices.
 std::vector<std::string> classes_in(const RawLabels& raw, const std::filesystem::path& path) {
   std::set<std::string> names;
   for (const Cell& cell : raw.cells) {
@@ -70,7 +70,7 @@ std::vector<std::string> classes_in(const RawLabels& raw, const std::filesystem:
   return numbered;
 }
 
-/// Whether labels can only be numbers to predict: some have a fraction.
+/// Whether labels must be regression targets, because some have a fraction.
 bool are_fractions(const RawLabels& raw) {
   bool fraction = false;
   for (const Cell& cell : raw.cells) {

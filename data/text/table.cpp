@@ -186,7 +186,7 @@ void Table::scan(const std::function<bool(const TableRow&)>& keep) {
   std::int64_t line = 0, blank = 0;
   for (bool first = true; next(record, place, line); first = false) {
     if (first && options_.header && options_.format != TableFormat::json_lines) continue;
-    if (record.empty()) {  // at the end of a table only
+    if (record.empty()) {  // allowed only at the end of a table
       if (blank == 0 && options_.format != TableFormat::lines) blank = line;
       continue;
     }
@@ -200,7 +200,7 @@ std::vector<Cell> Table::row(std::int64_t index) const {
   std::string record = file_.part(place.begin, place.bytes);
   while (!record.empty() && (record.back() == '\n' || record.back() == '\r')) record.pop_back();
   if (place.begin == 0 && record.starts_with("\xef\xbb\xbf")) record.erase(0, 3);
-  if (options_.format == TableFormat::csv) {  // lines within quotes end as they did when the file was scanned
+  if (options_.format == TableFormat::csv) {  // converts line ends within quotes as the scan does
     for (std::size_t at; (at = record.find("\r\n")) != std::string::npos;) record.erase(at, 1);
   }
   return parse(record, 0).cells;

@@ -29,7 +29,7 @@ std::string read_whole_file(const std::filesystem::path& path, std::string_view 
   return text;
 }
 
-// Not blocking: a pipe would wait for a writer before it could be refused.
+// Non-blocking, because opening a pipe would wait for a writer before it could be rejected.
 TextFile::TextFile(std::filesystem::path path)
     : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (descriptor_ < 0) reject("{}: cannot be read: {}", path_.native(), last_system_error());

@@ -11,7 +11,7 @@
 namespace lacuna {
 namespace {
 
-/// A normalized text. `sources`: for each of its bytes, where the character that it is from begins.
+/// A normalized text. `sources` maps each of its bytes to the start of its source character.
 struct Normalized {
   std::string text;
   std::vector<std::uint32_t> sources;
@@ -30,7 +30,7 @@ struct Normalized {
          at + 1);
 }
 
-/// A letter or digit beside a token that counts only as a whole word.
+/// Whether a letter or digit is adjacent to a token that matches only as a whole word.
 bool joins_word(std::string_view text, std::size_t begin, std::size_t end) {
   const auto is_word = [](char byte) {
     const auto b = static_cast<unsigned char>(byte);
@@ -41,13 +41,13 @@ bool joins_word(std::string_view text, std::size_t begin, std::size_t end) {
 
 }  // namespace
 
-/// The steps of one text.
+/// The tokenization of one text.
 class Tokenizer::Words {
  public:
   Words(const Tokenizer& tokenizer, std::vector<Piece>& out)
       : tokenizer_(tokenizer), files_(tokenizer.files_), out_(out) {}
 
-  /// The special tokens of the raw text, and what stands between them.
+  /// Splits the raw text at added tokens and tokenizes the parts between them.
   void add_raw(std::string_view text) {
     std::size_t begin = 0;
     each_added(tokenizer_.added_raw_, text, [&](std::size_t at, std::size_t end, std::int32_t id) {
@@ -64,7 +64,7 @@ class Tokenizer::Words {
   }
 
  private:
-  /// Calls `f(begin, end, id)` for each added token of the text.
+  /// Calls `f(begin, end, id)` for each added token in the text.
   template <class F>
   void each_added(const Trie& added, std::string_view text, F&& f) const {
     if (added.empty()) return;
@@ -148,7 +148,7 @@ class Tokenizer::Words {
     if (alone) normalized_.add(' ', end);
   }
 
-  /// Words and punctuation of the normalized bytes [begin, end).
+  /// Splits the normalized bytes [begin, end) into words and punctuation.
   void split(std::size_t begin, std::size_t end) {
     const std::string_view text(normalized_.text);
     std::size_t word = begin;
@@ -173,7 +173,7 @@ class Tokenizer::Words {
     end_word(end);
   }
 
-  /// The longest pieces from the left. A word that they do not cover is unknown as a whole.
+  /// Matches the longest pieces greedily from the left. A word that they do not cover becomes one unknown token.
   void add_word(std::size_t begin, std::size_t end, std::int64_t characters) {
     const std::vector<std::uint32_t>& sources = normalized_.sources;
     const std::string_view text(normalized_.text);
@@ -210,7 +210,7 @@ Tokenizer::Tokenizer(TokenizerFiles files) : files_(std::move(files)) {
     std::vector<Piece> none;
     const std::string content = token.normalized ? Words(*this, none).normalized(token.content) : token.content;
     Trie& trie = token.normalized ? added_normalized_ : added_raw_;
-    // The first of several tokens that normalize to the same text counts.
+    // If several tokens normalize to the same text, the first counts.
     if (!content.empty() && trie.longest(content).second < content.size())
       trie.insert(content, static_cast<std::int32_t>(i));
   }
@@ -283,7 +283,7 @@ Tokenizer::Encoding Tokenizer::fill(const std::vector<TokenizerFiles::TemplateIt
 
 namespace {
 
-/// Tokens left beside the special ones.
+/// Number of tokens left for text, after the special tokens.
 std::int64_t budget_of(std::int64_t max_length, std::int64_t special) {
   constexpr std::int64_t unlimited = std::int64_t{1} << 40;
   if (max_length == 0) return unlimited;

@@ -20,12 +20,12 @@ constexpr std::int64_t most_ids = std::int64_t{1} << 24;
 json parse(const std::string& text, const std::string& source) {
   try {
     return json::parse(text);
-  } catch (const json::exception& error) {  // says line and column
+  } catch (const json::exception& error) {  // the error states line and column
     reject("{}: expected JSON: {}", source, error.what());
   }
 }
 
-/// Values of a JSON object with the file's name in each error.
+/// Reads the values of a JSON object; errors name the file.
 class Reader {
  public:
   Reader(const json& value, std::string place) : value_(value), place_(std::move(place)) {
@@ -68,7 +68,7 @@ std::int32_t checked_id(std::int64_t id, const std::string& place) {
   return static_cast<std::int32_t>(id);
 }
 
-/// A step of the given kind, or a sequence of that one step; null where there is none.
+/// A step of the given kind, or a sequence of only that step; null if there is none.
 const json* step_of(const Reader& root, const char* key, std::string_view type, const char* steps) {
   const json* step = root.find(key);
   if (step == nullptr) return nullptr;
@@ -124,7 +124,7 @@ std::vector<TokenizerFiles::TemplateItem> read_template(const Reader& processor,
     const std::string id = body.text("id", "");
     const std::int64_t type = body.number("type_id", 0);
     if (type < 0 || type > 1) reject("{}: expected type_id 0 or 1, got {}", place, type);
-    if (!items.empty() && type < items.back().type)  // a sample holds the one place where they rise
+    if (!items.empty() && type < items.back().type)  // EncodedText stores only the position where the type rises
       reject("{}: expected type_id 0 before 1, as BERT's tokenizers have, got 0 after 1", place);
     if (sequence) {
       if (id != "A" && id != "B") reject("{}: expected the sequence A or B, got {}", place, id);
@@ -141,7 +141,7 @@ std::vector<TokenizerFiles::TemplateItem> read_template(const Reader& processor,
   return items;
 }
 
-/// [CLS] A [SEP] and [CLS] A [SEP] B [SEP].
+/// BERT's template: [CLS] A [SEP] and [CLS] A [SEP] B [SEP].
 void set_bert_template(TokenizerFiles& files, std::int32_t begin, std::int32_t separator) {
   files.single = {{.id = begin}, {.text = 0}, {.id = separator}};
   files.pair = {{.id = begin}, {.text = 0}, {.id = separator}, {.text = 1, .type = 1}, {.id = separator, .type = 1}};
@@ -263,7 +263,7 @@ TokenizerFiles parse_vocabulary(const std::string& text, const std::string& sour
 std::map<std::string, std::string> tokenizer_texts(const fs::path& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  std::map<std::string, fs::path> files;  // by the name that they get
+  std::map<std::string, fs::path> files;  // by standard name
   if (is_folder)
     for (const char* const name : {"tokenizer.json", "vocab.txt"}) files.emplace(name, path / name);
   else

@@ -59,7 +59,7 @@ bool is_cjk(std::int32_t code) {
   struct Block {
     std::int32_t first, last;
   };
-  // As in the tokenizers library, where the sixth block begins at 2B920; Unicode's begins at 2B820.
+  // The ranges follow the tokenizers library, whose sixth block begins at 2B920; Unicode's begins at 2B820.
   static constexpr Block blocks[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
                                      {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
   return code >= 0x3400 &&
@@ -78,7 +78,7 @@ int decompose(std::int32_t code, std::int32_t (&out)[longest_decomposition]) {
 }
 
 int lower_case(std::int32_t code, std::int32_t (&out)[2]) {
-  if (code == 0x130) {  // the only one whose lower case has two characters
+  if (code == 0x130) {  // the only character whose lower case has two
     out[0] = 'i';
     out[1] = 0x307;
     return 2;

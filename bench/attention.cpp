@@ -1,5 +1,5 @@
-// Fused attention, forward and backward, against the peak rate of multiply-adds in registers. Work is counted as the
-// matrix products per head: 2 forward and 5 backward, 2·n·L·d operations each.
+// Benchmark of fused attention, forward and backward, relative to the peak multiply-add rate in registers. Work counts
+// the matrix products per head: 2 forward and 5 backward, 2·n·L·d operations each.
 #include "ops/attention/attention.h"
 #include "bench/bench.h"
 

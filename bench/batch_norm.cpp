@@ -1,4 +1,4 @@
-// Rates of batch norm's passes in GB/s of what they have to read and write, beside a copy in the same run.
+// Benchmark of batch norm's passes: GB/s of the minimal reads and writes, next to a copy in the same run.
 #include "ops/norms/batch_norm.h"
 #include "bench/bench.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 using namespace lacuna;
 
-/// How often a tensor of the size of x has to be read or written.
+/// The minimal number of reads and writes of a tensor of x's size.
 struct Passes {
   int forward, backward;
 };

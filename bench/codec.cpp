@@ -1,4 +1,5 @@
-// The affine codec beside a plain copy of the same tensor, in alternation: time of the copy over time of the codec.
+// Benchmark of the affine codec against a copy of the same tensor, run alternately: time of the copy / time of the
+// codec.
 #include "bench/bench.h"
 #include "core/random.h"
 #include "ops/quantize/quantize.h"
@@ -19,7 +20,7 @@ double seconds_once(const auto& f, int repeats) {
   return std::chrono::duration<double>(Clock::now() - begin).count() / repeats;
 }
 
-/// Values as a layer has them: sums of a few uniform ones.
+/// Values distributed like a layer's: sums of three uniform numbers.
 Tensor drawn(std::int64_t count, DType dtype) {
   const RandomStream stream{.seed = 1, .step = 0, .site = 0};
   std::vector<float> values(static_cast<std::size_t>(count));
@@ -45,7 +46,7 @@ void measure(std::int64_t bytes, DType dtype) {
     std::string_view name;
     quant::QuantConfig coding;
     bool known;
-    std::int64_t positions = 1;  // that share a mean
+    std::int64_t positions = 1;  // positions that share a mean
   };
   const Case cases[] = {{"8 bit", {8, runs, dithered}, false},
                         {"4 bit", {4, runs, dithered}, false},
@@ -68,7 +69,7 @@ void measure(std::int64_t bytes, DType dtype) {
     std::vector<quant::Range> seen = ranges;
     quant::QuantizedTensor codes;
     const auto encode = [&] {
-      codes = {};  // the memory of the codes before is taken again, as in training
+      codes = {};  // frees the previous codes, so that their memory is reused as in training
       codes = c.known ? quant::quantize(shaped, c.coding, 1, ranges, seen) : quant::quantize(shaped, c.coding, 1);
     };
     encode();

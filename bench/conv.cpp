@@ -1,5 +1,5 @@
-// Rates of the convolution kernels on the shapes of the networks here, in GFLOP/s of the definition (2 · products,
-// padding included): each kernel family that takes a shape, and the one that the rule chooses.
+// Benchmark of the convolution kernels on the shapes of Lacuna's models, in GFLOP/s by definition (2 · products,
+// padding included): each kernel family that supports a shape, and the one that the selection rule chooses.
 //   bench_conv [--bf16] [part of a name]
 #include "ops/convolution/conv.h"
 #include "bench/bench.h"
@@ -57,8 +57,8 @@ const std::vector<Case> cases{
     {"resnext50 128-128 3x3 56 in 32 groups", {16, 56, 56, 128, 128, 3, 3, 1, 1, 32}},
 };
 
-/// Results have tensors of their own: operands that grow from run to run end as infinities, and products of those took
-/// 1.7 times as long on the machine of docs/performance.md.
+/// Results have separate tensors, because operands that are overwritten grow from run to run to infinity, and products
+/// of infinities took 1.7 times as long on the machine of docs/performance.md.
 struct Operands {
   Tensor x, weight, dy;
   Tensor y, dx, dweight;
@@ -85,7 +85,7 @@ void print_rates(std::string_view kernels, const ConvShape& s, const Operands& t
              work / bench::seconds([&] { gradient_of_weight(s, t.x, t.dy, t.dweight, false); }));
 }
 
-/// The op itself, with the kernels of its choice.
+/// Measures the op itself, with the kernels it selects.
 void print_rates_of_op(const ConvShape& s, const Operands& t) {
   const Conv2d op{.stride = s.stride,
                   .padding = s.padding,

@@ -1,4 +1,4 @@
-// Rates of the memory-bound ops in GB/s of what they have to read and write, beside a copy in the same run.
+// Benchmark of the memory-bound ops: GB/s of the minimal reads and writes, next to a copy in the same run.
 #include "bench/bench.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/curves/activation.h"
@@ -13,7 +13,7 @@ namespace {
 
 using namespace lacuna;
 
-/// Values in [-2, 2): activations as they are, rather than one value over and over.
+/// Random values in [-2, 2), since activations are not constant.
 Tensor drawn(const Shape& shape, DType dtype) {
   const RandomStream stream{.seed = 1, .step = 0, .site = 0};
   std::vector<float> values(static_cast<std::size_t>(shape.count()));
@@ -27,7 +27,7 @@ void print(std::string_view name, double forward, double backward, double copy) 
   fmt::print("\n");
 }
 
-/// `backward`: how often that pass has to read or write a tensor of the size of x; 0 where it does nothing.
+/// `*_passes`: the minimal number of reads and writes of a tensor of x's size; 0 if the pass does nothing.
 template <class Op>
 void measure(std::string_view name, const Op& op, const std::vector<Tensor>& inputs, int forward_passes,
              int backward_passes, double copy) {
@@ -73,7 +73,7 @@ void measure_all(const Shape& shape, DType dtype) {
 
 int main() {
   fmt::print("{} threads; GB/s, and percent of a copy of the same size\n", threads());
-  measure_all({16, 197, 192}, DType::f32);  // stays in the last cache
+  measure_all({16, 197, 192}, DType::f32);  // fits the last-level cache
   measure_all({64, 197, 768}, DType::f32);
   measure_all({64, 197, 768}, DType::bf16);
   measure_all({16, 3, 197, 197}, DType::f32);

@@ -1,11 +1,11 @@
-// What codes do to the gradient: of whole policies, of each kind of tensor and each tensor alone, and through single
-// curves; and what bits two measurements of that lead to.
+// Measures the gradient error that quantized saved tensors cause: of whole policies, of each kind of tensor and each
+// tensor alone, and through single activation functions. Compares the bits that two sensitivity measurements lead to.
 //
 //     bench_gradient_error CONFIG.yaml STEPS DRAWS [key=value ...]
 //
-// Trains STEPS steps under `exact`, then takes the gradient of one more batch under every policy with DRAWS different
-// draws of the rounding; under the configuration's own `memory` alone, if that is not `exact`. The configuration must
-// draw nothing else (no dropout). Prints Markdown.
+// Trains STEPS steps under `exact`, then computes the gradient of one more batch with DRAWS different draws of the
+// rounding, under every policy, or only under the configuration's `memory` if that is not `exact`. The configuration
+// must have no other randomness (no dropout). Prints Markdown.
 #include "apps/config/configuration.h"
 #include "apps/config/resolve.h"
 #include "apps/train/planning.h"
@@ -31,10 +31,10 @@ double square(std::span<const float> values) {
   return sum;
 }
 
-/// Approximations of a vector, against the vector itself.
+/// Accumulates the errors of approximations of a vector.
 class Errors {
  public:
-  /// `ends`: of the parts that the vector has, in its order.
+  /// `ends`: the end of each part of the vector, in order.
   explicit Errors(std::vector<float> exact, std::vector<std::size_t> ends = {})
       : exact_(std::move(exact)), sum_(exact_.size()), ends_(std::move(ends)) {}
 
@@ -53,20 +53,20 @@ class Errors {
     }
     ++count_;
   }
-  /// The same with each part relative to itself, parts weighted by their sizes.
+  /// The same relative to each part, averaged over parts weighted by size.
   double relative_by_parts() const { return std::sqrt(by_parts_ / count_); }
-  /// Root of the mean squared error of one draw, relative to the vector.
+  /// Root mean squared error of one draw, relative to the vector's norm.
   double relative() const { return std::sqrt(squares_ / count_ / square(exact_)); }
-  /// The error of the mean over infinitely many draws, estimated: what the scatter of the draws explains is taken off.
+  /// Estimated error of the mean over infinitely many draws: the part explained by the draws' variance is subtracted.
   double bias() const {
     double mean = 0;
     for (const double error : sum_) mean += error * error / (count_ * count_);
     const double scatter = (squares_ - count_ * mean) / (count_ - 1);
     return std::sqrt(std::max(0.0, mean - scatter / count_) / square(exact_));
   }
-  /// The same with each part relative to itself, parts weighted by their sizes.
+  /// The same relative to each part, averaged over parts weighted by size.
   double bias_by_parts() const {
-    double mean = 0;  // of the squared error of the mean over draws
+    double mean = 0;  // squared error of the mean over draws
     for (std::size_t i = 0; const std::size_t end : ends_) {
       const std::size_t begin = i;
       double part = 0;
@@ -80,12 +80,12 @@ class Errors {
 
  private:
   std::vector<float> exact_;  // [values]
-  std::vector<double> sum_;   // [values], of errors
+  std::vector<double> sum_;   // [values]: sum of errors
   std::vector<std::size_t> ends_;
   double squares_ = 0, by_parts_ = 0, count_ = 0;
 };
 
-/// As another policy, but the gates of activations are read off the codes.
+/// A policy like `base`, except that the gates of activations are computed from the codes instead of saved signs.
 class GatesFromCodes final : public MemoryPolicy {
  public:
   explicit GatesFromCodes(std::unique_ptr<MemoryPolicy> base)
@@ -101,7 +101,7 @@ class GatesFromCodes final : public MemoryPolicy {
   std::unique_ptr<MemoryPolicy> base_;
 };
 
-/// A model after some training, and a batch for it.
+/// A model after some training, and a batch.
 class Subject {
  public:
   Subject(const apps::Configuration& configuration, int steps)
@@ -117,17 +117,17 @@ class Subject {
                steps, loss);
   }
 
-  /// A tensor that is held in codes.
+  /// A tensor that is saved quantized.
   struct Coded {
     std::string key, path, maker;
     std::int64_t values;
     int bits;
   };
   struct Pass {
-    std::vector<float> gradient;      // of all parameters together
-    std::vector<std::size_t> ends{};  // of each row of a parameter in it
+    std::vector<float> gradient;      // concatenated over all parameters
+    std::vector<std::size_t> ends{};  // end of each parameter row in `gradient`
     std::int64_t saved = 0;           // bytes
-    std::vector<Coded> coded{};       // in the order of forward
+    std::vector<Coded> coded{};       // in forward order
   };
   Pass pass(MemoryPolicy& policy, std::uint32_t draw) {
     const RandomStateScope random({.seed = 1, .step = draw});
@@ -135,8 +135,9 @@ class Subject {
     Tape tape(policy);
     Variable loss = [&] {
       const Recording recording(tape);
-      return training_.task_step().loss({{"images", batch_["images"].clone(Purpose::data)},  // freed in forward
-                                         {"labels", batch_["labels"].clone(Purpose::data)}});
+      return training_.task_step().loss(
+          {{"images", batch_["images"].clone(Purpose::data)},  // a copy, because forward frees it
+           {"labels", batch_["labels"].clone(Purpose::data)}});
     }();
     for (const Tape::SavedTensorReport& slot : tape.report())
       if (slot.hold == Hold::quantize)
@@ -156,7 +157,7 @@ class Subject {
     return done;
   }
 
-  /// Passes in which ranges and sensitivities are found.
+  /// Runs passes in which the policy learns ranges and sensitivities.
   void learn(MemoryPolicy& policy) {
     for (std::uint32_t draw = 0; draw < learning; ++draw) {
       const RandomStateScope random({.seed = 1, .step = draw});
@@ -164,7 +165,7 @@ class Subject {
       pass(policy, draw);
     }
   }
-  /// A row of a table.
+  /// Prints a row of the table.
   void report(std::string_view title, MemoryPolicy& policy, const Pass& exact, int draws) {
     learn(policy);
     Errors errors(exact.gradient, exact.ends);
@@ -179,7 +180,7 @@ class Subject {
                errors.relative(), errors.bias(), errors.relative_by_parts(), errors.bias_by_parts());
     std::fflush(stdout);
   }
-  /// With a policy that learns nothing.
+  /// The errors under a policy that needs no learning.
   Errors errors_of(MemoryPolicy& policy, const Pass& exact, int draws) {
     Errors errors(exact.gradient, exact.ends);
     for (int draw = 0; draw < draws; ++draw) errors.add(pass(policy, static_cast<std::uint32_t>(draw)).gradient);
@@ -219,7 +220,7 @@ void whole_policies(Subject& subject, const Subject::Pass& exact, int draws) {
   }
 }
 
-/// Tensors of one kind in codes, all others exact.
+/// Quantizes the tensors of one kind and keeps all others exact.
 void kinds_alone(Subject& subject, const Subject::Pass& exact, const Subject::Pass& fixed, int draws) {
   std::map<std::string, int> kinds;
   for (const Subject::Coded& tensor : fixed.coded) ++kinds[tensor.maker];
@@ -238,9 +239,10 @@ void kinds_alone(Subject& subject, const Subject::Pass& exact, const Subject::Pa
   }
 }
 
-/// One tensor in codes, all others exact; and what `adaptive` gives it by each measurement, at 2.5 bits on average.
+/// Quantizes one tensor and keeps all others exact; also prints the bits `adaptive` assigns to it with each
+/// measurement, at 2.5 bits on average.
 void tensors_alone(Subject& subject, const Subject::Pass& exact, const Subject::Pass& fixed, int draws) {
-  std::map<std::string, int> given[2];  // bits by tensor: measured in backward, by draws
+  std::map<std::string, int> given[2];  // bits per tensor: measured in backward, by draws
   for (const bool by_draws : {false, true}) {
     const std::unique_ptr<MemoryPolicy> policy = make_policy("adaptive", {{"bits", 2.5}, {"by_draws", by_draws}});
     subject.learn(*policy);
@@ -271,7 +273,7 @@ void tensors_alone(Subject& subject, const Subject::Pass& exact, const Subject::
              fixed.coded.size(), same, next, fixed.coded.size() - static_cast<std::size_t>(same + next));
 }
 
-/// Values of a standard normal distribution, as activations before a curve are.
+/// Standard normal values, like activations before an activation function.
 Tensor normal_values(std::int64_t count) {
   const RandomStream stream{.seed = 5, .step = 0, .site = random_site("values")};
   std::vector<float> values(static_cast<std::size_t>(count));
@@ -282,7 +284,7 @@ Tensor normal_values(std::int64_t count) {
   return Tensor::from(std::span<const float>(values), {count});
 }
 
-/// Values and slopes of curves at decoded points, against those at the points.
+/// Compares values and slopes of activation functions at decoded points with those at the exact points.
 void curves(int draws) {
   using Curve = std::function<Tensor(const Tensor& at)>;
   const auto value_of = [](auto op) -> Curve {

@@ -1,10 +1,10 @@
-// Images a second that the loader prepares for training: decode, random resized crop to 224, flip, normalise.
+// Benchmark of the loader in images per second: decode, random resized crop to 224, flip, normalise.
 //
 //     bench_images FOLDER [--workers 2] [--batch 64] [--images 4000] [--interpolation bilinear|bicubic|random]
 //                  [--decode exact|fast] [--recipe plain|deit]
 //
-// FOLDER has image files, which are read into memory first. The recipe `deit` adds RandAugment and random erasing.
-// Prints images a second, and the processor's time for one.
+// FOLDER holds image files, which are first read into memory. The recipe `deit` adds RandAugment and random erasing.
+// Prints images per second and CPU time per image.
 #include "data/encoded_images.h"
 #include "data/loader.h"
 
@@ -25,7 +25,7 @@ namespace {
 
 using namespace lacuna;
 
-/// Files of a folder, again and again.
+/// A data set that cycles through the files of a folder.
 class RepeatedFiles final : public EncodedImages {
  public:
   RepeatedFiles(const std::filesystem::path& folder, std::int64_t size)
@@ -85,7 +85,7 @@ int main(int count, char** arguments) try {
   auto begin = std::chrono::steady_clock::now();
   auto used = std::clock();
   while (const auto batch = loader.next()) {
-    if (batch->epoch == 0) {  // warms up
+    if (batch->epoch == 0) {  // epoch 0 is warm-up
       begin = std::chrono::steady_clock::now();
       used = std::clock();
     } else {

@@ -1,5 +1,5 @@
-// The three products of a linear layer as its op runs them (bias and its gradient included) against the rate of
-// multiply-adds out of registers: the layers of DeiT-Ti and a CIFAR ViT, of DeiT-S, and 1×1 convolutions of ResNet-50.
+// Benchmark of the three matrix products of a linear layer's op (bias and its gradient included) relative to the peak
+// multiply-add rate in registers: layers of DeiT-Ti, a CIFAR ViT and DeiT-S, and 1×1 convolutions of ResNet-50.
 #include "ops/products/linear.h"
 #include "bench/bench.h"
 

@@ -1,5 +1,5 @@
-// A step of each optimizer over 86 million parameters (ViT-B's), against a copy and a reading of the same run.
-// `bench_optimizer [NAME [THREADS]]`: only that one.
+// Benchmark of each optimizer's step on 86 million parameters (ViT-B), relative to a copy and a read in the same run.
+// `bench_optimizer [NAME [THREADS]]` measures only the optimizer NAME.
 #include "optim/optimizer.h"
 #include "bench/bench.h"
 #include "bench/matrices.h"
@@ -18,7 +18,7 @@ constexpr std::int64_t matrices = 21, rows = 2000, columns = 2048;  // 86,016,00
 
 struct Measured {
   double seconds;
-  std::int64_t bytes, read, temporaries;  // read and written; of these, read; allocated within a step
+  std::int64_t bytes, read, temporaries;  // read plus written; read only; peak allocated within a step
 };
 
 Measured measure(std::string_view name, const SettingValues& settings, StatePrecision precision) {
@@ -26,14 +26,14 @@ Measured measure(std::string_view name, const SettingValues& settings, StatePrec
   const auto optimizer = make_optimizer(name, settings, model, {.precision = precision});
   std::int64_t bytes = 0, read = 0, states = 0;
   for (Parameter* parameter : model.parameters()) {
-    read += 2 * parameter->tensor().bytes();  // and the gradient
+    read += 2 * parameter->tensor().bytes();  // parameter and gradient
     bytes += 3 * parameter->tensor().bytes();
   }
   for (const auto& [path, tensor] : optimizer->state()) states += tensor.bytes();
   read += states;
   bytes += 2 * states;
-  // LAMB's update lies in the gradient's space between its passes: written, and read for its norm and to be applied; so
-  // is the parameter.
+  // LAMB stores the update in the gradient's memory between its passes: it is written, then read for its norm and again
+  // to be applied, and so is the parameter.
   constexpr std::int64_t all = matrices * rows * columns * 4;
   if (name == "lamb") {
     read += 4 * all;
@@ -69,7 +69,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-/// Of as many floats, in GB/s: bytes read and written by a copy, and bytes of a mere reading.
+/// Bandwidth on as many floats, in GB/s: of a copy (read plus written) and of reading.
 struct MemoryRates {
   double copy, reading;
 };
@@ -103,5 +103,6 @@ int main(int argc, char** argv) {
       "{} threads, {} parameters; read and written a second against a copy, read a second against a reading, both\n"
       "of as many floats and just before\n",
       threads(), matrices * rows * columns);
-  for (const Case& one : chosen) print(one, memory_rates());  // anew for each: memory is not equally fast at all times
+  for (const Case& one : chosen)
+    print(one, memory_rates());  // measured for each case, because memory speed varies over time
 }

@@ -1,10 +1,10 @@
-// How much of the exchange of gradients goes on beside backward: steps of one of two ranks whose other rank is made up
-// and answers after the time that a network of a given rate would take.
+// Benchmark of the overlap between gradient exchange and backward: runs rank 0 of two; the other rank is simulated and
+// answers after the time that a network of the given bandwidth takes.
 //
 //     bench_overlap CONFIG.yaml STEPS BYTES_PER_SECOND [key=value ...]
 //
-// Steps over that network and steps over one that takes no time are taken in turn. Prints the seconds that messages
-// took in a step, by how much the step got longer, and the share of the first that backward hid; medians.
+// Steps over that network alternate with steps over an instantaneous one. Prints medians: the seconds of messages per
+// step, the increase in step time, and the share of message time that backward hides.
 #include "apps/config/resolve.h"
 #include "apps/train/measure.h"
 #include "apps/train/ranks.h"
@@ -26,7 +26,7 @@ using namespace lacuna;
 
 namespace {
 
-/// Rank 0 of two, the other of which sends back what it gets. Channels share the time that they took.
+/// Rank 0 of two; the simulated other rank echoes what it receives. Duplicated channels share one time counter.
 class SlowRanks final : public Communicator {
  public:
   struct Network {
@@ -75,7 +75,7 @@ class Subject {
     training_.step(std::move(batch), number_++, configuration_.optimizer.lr);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
-  /// Of the messages since the last call.
+  /// Seconds spent on messages since the last call.
   double message_seconds() { return network_.seconds.exchange(0); }
 
  private:

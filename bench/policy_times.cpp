@@ -1,15 +1,15 @@
-// Step times of memory policies beside those of `exact`, a step of one and a step of the other in turn.
+// Benchmark of memory policies' step times relative to `exact`, with alternating steps.
 //
 //     bench_policy_times CONFIG.yaml STEPS [key=value ...] memory={...} [memory={...} ...]
 //
-// One process holds a training under `exact` and, one after the other, one under each of the given policies, all with
-// the other overrides. A policy's ratio is the median, over its STEPS steps, of a step's seconds by the mean of those
-// of `exact` just before and after it: a clock that drifts, or a neighbour who comes and goes, meets both. Prints for
-// each policy, in their order, a line with its median seconds, those of `exact`, and the ratio; then how many of the
-// steps were taken while the threads shared a last-level cache, and the ratio of those; then the same of the others.
-// What a machine gives its guest for two processors may share one or not, and not for long: by how long a number takes
-// from one thread to another and back, just after a step, which is about 100 or 400 ns. With one thread all share one.
-// The ratio of no steps is 0.
+// One process holds a training under `exact` and, one at a time, a training under each given policy, all with the other
+// overrides. A policy's ratio is the median over its STEPS steps of step time / mean time of the `exact` steps just
+// before and after, so that clock drift and noisy neighbours affect both. For each policy, in order, it prints a line
+// with its median seconds, those of `exact`, and the ratio; then the number of steps during which the threads shared a
+// last-level cache, and their ratio; then the same for the other steps.
+// The two virtual processors of a guest may or may not share a last-level cache, and that changes over time. It is
+// detected just after a step by the round trip of a number between two threads: about 100 ns if shared, 400 ns if not.
+// With one thread, all steps count as shared. The ratio of no steps is 0.
 #include "apps/config/resolve.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
@@ -47,9 +47,10 @@ class Subject {
   std::int64_t number_ = 0;
 };
 
-/// Seconds of a number's way from one thread to another and back.
+/// Seconds of a number's round trip between two threads.
 double round_trip_seconds() {
-  constexpr int counted = 2000, trips = 2 * counted;  // the second half counts: threads may begin on one processor
+  constexpr int counted = 2000,
+                trips = 2 * counted;  // only the second half counts, since both threads may start on one processor
   if (threads() < 2) return 0;
   alignas(128) std::atomic<int> turn = 0;
   const auto wait_for = [&](int value) {

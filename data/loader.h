@@ -13,7 +13,7 @@ namespace lacuna {
 
 struct LoaderOptions {
   std::int64_t first_epoch = 0,
-               first_sample = 0;  // where to start; a resumed run passes the samples it has consumed of the epoch
+               first_sample = 0;  // the start; a resumed run passes the samples it has consumed of the epoch
   std::int64_t end_epoch = std::numeric_limits<std::int64_t>::max();  // exclusive
   int workers = 1;  // worker threads, which split the samples of each batch
   int depth = 2;    // maximum number of prefetched batches

@@ -1,4 +1,4 @@
-// What input is refused with.
+// The error messages of rejected input.
 #pragma once
 
 #include "core/error.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 int main(int count, char** arguments) {
-  // What runs measure of the machine is kept beside the tests, not in the home of whoever runs them.
+  // Machine measurements are cached beside the tests, not in the user's home.
   const std::filesystem::path cache = std::filesystem::absolute(arguments[0]).parent_path() / "cache";
   ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
   return doctest::Context(count, arguments).run();

@@ -18,7 +18,7 @@
 
 namespace lacuna::test {
 
-/// Where threads wait for each other. When one of them fails, the others do not wait for it.
+/// A barrier for threads. If one of them fails, the others do not wait for it.
 class Meeting {
  public:
   explicit Meeting(int size) : size_(size) {}

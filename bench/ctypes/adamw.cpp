@@ -1,5 +1,5 @@
-// AdamW's step for a program in another language to call, on memory that it can reach: bench/optimizer.py times it in
-// turn with PyTorch's on the very same arrays. An error ends the program.
+// A C interface to AdamW's step, on memory that the caller can access: bench/optimizer.py times it alternately with
+// PyTorch's on the same arrays. An error terminates the program.
 #include "bench/matrices.h"
 #include "core/parallel.h"
 #include "optim/optimizer.h"
@@ -18,7 +18,7 @@ struct Run {
 
 extern "C" {
 
-/// `count` parameters [rows, columns] with gradients and state, filled.
+/// Creates `count` parameters [rows, columns] with filled gradients and state.
 void* adamw_create(std::int64_t count, std::int64_t rows, std::int64_t columns, int threads) noexcept {
   set_threads(threads);
   return std::make_unique<Run>(count, Shape{rows, columns}).release();
@@ -30,7 +30,7 @@ float* adamw_values(void* run, std::int64_t parameter) noexcept {
 float* adamw_gradient(void* run, std::int64_t parameter) noexcept {
   return static_cast<Run*>(run)->model.weights[static_cast<std::size_t>(parameter)]->grad().data<float>();
 }
-/// `name` is torch.optim's, as `exp_avg`. Null where the parameter has no such state.
+/// Returns a state tensor by its name in torch.optim, such as `exp_avg`; null if the parameter has no such state.
 float* adamw_state(void* run, std::int64_t parameter, const char* name) noexcept {
   for (const Optimizer::StateTensor& state : static_cast<Run*>(run)->optimizer->state())
     if (state.name == fmt::format("weight{}.{}", parameter, name)) return state.tensor.data<float>();

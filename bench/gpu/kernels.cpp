@@ -1,5 +1,5 @@
-// Times of kernels on a GPU against what the same card copies and multiplies in the same run, as JSON on standard
-// output. Medians of times between events; tensors are several times larger than the L2 cache.
+// Benchmark of GPU kernels relative to the same card's copy and matrix product rates in the same run, as JSON on
+// standard output. Times are medians between events; tensors are several times larger than the L2 cache.
 //
 //   bench_gpu_kernels ceilings|kernels
 #include "bench/bench.h"
@@ -53,7 +53,7 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// The median time of `f` on the device, after two runs that warm up.
+/// The median time of `f` on the device, after two warm-up runs.
 template <class F>
 double device_seconds(const F& f) {
   const Stream stream = stream_of(Device::cuda);
@@ -71,7 +71,8 @@ double device_seconds(const F& f) {
 
 Tensor drawn(const Shape& shape, DType dtype, std::uint64_t seed = 1) {
   const RandomStream stream{.seed = seed, .step = 0, .site = 0};
-  const std::int64_t part = std::min<std::int64_t>(shape.count(), 1 << 20);  // repeated: the host is slow
+  const std::int64_t part =
+      std::min<std::int64_t>(shape.count(), 1 << 20);  // drawn once and repeated, because the host is slow
   std::vector<float> values(static_cast<std::size_t>(part));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = 4 * stream.uniform(i) - 2;
   const Tensor once = Tensor::from(std::span<const float>(values), {part}, dtype, Device::cuda);
@@ -92,19 +93,19 @@ double product_rate() {
   return 2.0 * n * n * n / device_seconds([&] { gemm(Matrix(a), Matrix(b), Matrix(c)); });
 }
 
-/// Kernels in the order in which they are measured.
+/// The kernels in the order of measurement.
 class Kernels {
  public:
   explicit Kernels(double copy) : copy_(copy) {}
 
-  /// `bytes`: what has to be read and written.
+  /// `bytes`: the minimal reads and writes.
   template <class F>
   void add(std::string_view name, std::int64_t bytes, const F& f) {
     const double seconds = device_seconds(f), rate = static_cast<double>(bytes) / seconds;
     all_.push_back({{"name", name}, {"bytes", bytes}, {"seconds", seconds}, {"rate", rate}, {"of_copy", rate / copy_}});
   }
 
-  /// `passes`: how often forward and backward have to read or write a tensor of the size of x; 0: not measured.
+  /// `passes`: the minimal number of reads and writes of a tensor of x's size in forward and backward; 0: not measured.
   template <class Op>
   void add_op(std::string_view name, const Op& op, const std::vector<Tensor>& inputs, int forward_passes,
               int backward_passes) {
@@ -179,7 +180,7 @@ Json measure_kernels() {
     kernels.add_op("layer_norm" + type, LayerNorm{}, {x, vector, vector}, 2, 3);
     kernels.add_op("softmax" + type, Softmax{}, {x}, 2, 3);
     kernels.add_op("dropout" + type, Dropout{.p = 0.1, .stream = {}}, {x}, 2, 2);
-    // Statistics take a pass of their own over x, and gradients one over x and dy.
+    // Statistics need a separate pass over x, and parameter gradients one over x and dy.
     kernels.add_op("batch_norm" + type, BatchNorm{}, {x.reshape({rows / 1024, 32, 32, width}), vector, vector}, 3, 5);
     if (dtype == DType::bf16) add_quantizers(kernels, x);
   }

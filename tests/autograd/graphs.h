@@ -1,4 +1,4 @@
-// What the autograd tests build graphs with.
+// Helpers with which the autograd tests build graphs.
 #pragma once
 
 #include "autograd/checkpoint.h"

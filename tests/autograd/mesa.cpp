@@ -27,7 +27,7 @@ class MesaTensor {
     info_.groups = groups;
     info_.readers = {&reader_, 1};
   }
-  /// What backward reads in step `step`.
+  /// The values that backward reads in step `step`.
   std::vector<double> read(const std::vector<float>& values, std::uint32_t step = 0) {
     const RandomStateScope random({.seed = 1, .step = step});
     const Hold hold = policy_->decide(info_);

@@ -1,4 +1,4 @@
-// What the tests of offload stores share.
+// Helpers shared by the tests of offload stores.
 #pragma once
 
 #include "autograd/offload_store.h"

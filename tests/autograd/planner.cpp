@@ -37,7 +37,7 @@ class Chain {
     }
   }
 
-  /// Of each step the gradients are new.
+  /// Runs a step with newly allocated gradients.
   StepBytes step(MemoryPolicy& policy, Observer* observer) const {
     for (const Variable& weight : weights_) weight.edge().leaf->gradient = {};
     Ledger& account = ledger(Device::meta);

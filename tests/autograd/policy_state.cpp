@@ -1,4 +1,4 @@
-// What memory policies carry from step to step: taken as it was given, and refused where it is anything else.
+// The state that memory policies carry from step to step: it is restored exactly, and rejected if it does not fit.
 #include "autograd/policies/adaptive.h"
 #include "autograd/tape.h"
 #include "ops/arithmetic/arithmetic.h"

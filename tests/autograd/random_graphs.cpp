@@ -56,7 +56,7 @@ class RandomGraph {
         Variable made = setup_.images ? image_op() : token_op();
         add(std::move(made));
       }
-      // What is left of the pool but the last value or two reaches no loss.
+      // Only the last one or two values of the pool reach a loss.
       std::vector<std::pair<Variable, Tensor>> losses;
       const std::size_t count = std::min<std::size_t>(1 + choose(2), pool_.size());
       for (std::uint32_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// What is derived from codes comes some rows at a time.
+// Tensors rematerialized from codes are computed a few rows at a time.
 #include "autograd/tape.h"
 #include "core/parallel.h"
 #include "ops/arithmetic/arithmetic.h"
@@ -94,8 +94,8 @@ TEST_CASE("what each thread decodes and works on apart has the bits of what is k
 
 namespace {
 
-/// What a curve's backward reads of coded values, and what is derived from them through it: gradients in which nothing
-/// is added up.
+/// Gradients without any summation: they show the quantized values that an activation's backward reads, and the output
+/// rematerialized from them.
 std::vector<double> read_and_derived(const Variable& x, MemoryPolicy& memory) {
   const Device device = x.tensor().device();
   const Variable factor(Tensor::full(x.shape(), 0.5, DType::f32, device, Purpose::parameters), true);

@@ -178,7 +178,7 @@ TEST_CASE("rules: slope2 keeps two bits where only the slope of a curve is read"
   CHECK(alone.at("a.curve gelu").hold == Hold::keep);
   CHECK(both.at("a linear") == HowHeld{Hold::quantize, 2});
   CHECK(both.at("a.curve gelu") == HowHeld{Hold::quantize, 4});
-  // Of what a linear layer reads the values are needed.
+  // A linear layer reads the values of its input, so a rule for slopes does not match.
   const std::unique_ptr<RuledPolicy> nothing =
       with_rules(make_policy("exact"), {rule("slope2", "*", "*", "linear")}, {});
   held(*nothing);
@@ -297,7 +297,7 @@ TEST_CASE("rules: runs of blocks have one name") {
   for (const char* other : {"blocks", "blocks.4", "blocks.4-4", "blocks.7-4", "blocks.04-7", "blocks.4-07",
                             "blocks.-0-3", "blocks.4-7 ", "blocks.4-", "blocks.[4-7]", "4-7", ""})
     CHECK(!parse_block_range(other));
-  // Of a sequence of one block the whole is a region, too.
+  // A sequence of one block is a region as a whole, too.
   const std::unique_ptr<RuledPolicy> whole = with_rules(make_policy("exact"), {}, {"layer1"});
   CHECK(whole->recomputes({"layer1", 0, 1, 1}, "") == 1);
   CHECK(whole->recomputes({"layer1", 0, 1, 1}, "layer1") == 0);

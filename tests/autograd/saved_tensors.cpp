@@ -1,4 +1,4 @@
-// What is held for backward, and how.
+// The tensors saved for backward, and their representations.
 #include "autograd/policies/lossless.h"
 #include "autograd/tape.h"
 #include "ops/arithmetic/arithmetic.h"
@@ -283,7 +283,7 @@ TEST_CASE("a parameter that only a passing view names serves derivation") {
 }
 
 TEST_CASE("statistics live as long as something may be derived with them") {
-  // Of a frozen norm on a constant nobody keeps the statistics, but its output is derived with them.
+  // Backward of a frozen norm on a constant needs no statistics, but rematerializing its output does.
   const Variable x(test_values({2, 4}, 1), false, "image");
   const Variable weight(test_parameter({4}, 2).tensor()), bias(test_parameter({4}, 3).tensor());
   const Variable first = test_leaf({4, 4}, 4), second = test_leaf({4, 4}, 5);

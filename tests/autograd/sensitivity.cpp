@@ -1,4 +1,4 @@
-// What is noted of the gradient's sensitivity to codes, and whether it is true.
+// The recorded sensitivity of the gradient to quantization, against the true one.
 #include "autograd/sensitivity.h"
 
 #include "autograd/plan/bit_allocation.h"

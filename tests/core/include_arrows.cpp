@@ -54,7 +54,7 @@ std::vector<std::string> offences(const std::filesystem::path& file, const std::
   return found;
 }
 
-/// Of all files. A folder that includes nothing offends too: it was not found.
+/// The offences in all files. A folder without any include also counts as one, since it was probably not found.
 std::vector<std::string> offences(const std::map<std::string, std::set<std::string>>& arrows,
                                   const std::regex& include_line) {
   std::vector<std::string> all;

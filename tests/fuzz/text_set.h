@@ -1,4 +1,4 @@
-// What fuzz targets of data sets of text share.
+// Helpers shared by the fuzz targets of text data sets.
 #pragma once
 
 #include "core/error.h"

@@ -12,7 +12,7 @@ struct DescribedDevice {
   std::string json() const;
 };
 
-/// What runtime.cpp answers with; one at a time.
+/// The device that runtime.cpp describes; there is one at a time.
 const DescribedDevice*& described_device();
 
 }  // namespace lacuna

@@ -1,5 +1,5 @@
-// What cuDNN's frontend asks CUDA's runtime for while it plans, answered as the described device would (the linker's
-// --wrap).
+// Stubs of the CUDA runtime calls that cuDNN's frontend makes while planning. They answer like the described device
+// (linked with --wrap).
 #include "tests/libraries/device.h"
 
 #include <cuda_runtime_api.h>

@@ -145,8 +145,8 @@ TEST_CASE("coded training: what backward needs besides what is saved does not gr
   for (const auto& entry : all_policies()) {
     const std::string& name = entry.first;
     if (name == "fixed, rules, recompute") continue;  // one block is recomputed, and the others are not
-    // Where nothing is coded, every fourth block output of a ResNet is kept and what lies between is derived from it:
-    // depths that are a multiple of four apart end in the same place of such a chain.
+    // If nothing is quantized, every fourth block output of a ResNet is kept and those in between are rematerialized
+    // from it, so depths that differ by a multiple of four end at the same place of such a chain.
     for (Description (*const of_depth)(std::int64_t) : {vit_of_depth, resnet_of_depth}) {
       INFO(of_depth(3).name, " under ", name);
       const Highest few = highest(of_depth(3), *entry.second), many = highest(of_depth(11), *entry.second);
@@ -218,7 +218,7 @@ TEST_CASE("coded training: the gates of ReLU are exact wherever codes come from"
       CHECK(error("keep", {}, {codes}) < 1.5 * usual);
       CHECK(error("auto", {}, {codes}) < 1.5 * usual);
       CHECK(error("fixed", bits, {early}) < 1.5 * usual);
-      // What is kept besides shows its signs; its sources, which are coded, would not.
+      // The additionally kept tensors give exact signs; their quantized sources would not.
       CHECK(error("keep", {}, {of_convolutions}) < 1.5 * usual);
       CHECK(error("fixed", bits, {rectified}) < 1.5 * usual);
       if (frozen.train.empty()) CHECK(error("fixed", bits, {for_convolutions}) < 1.5 * usual);

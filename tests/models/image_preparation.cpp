@@ -1,4 +1,4 @@
-// What presets want of images, against timm 1.0.31 (image_preparations.txt, written by make_image_preparations.py).
+// The presets' image preparation against timm 1.0.31 (image_preparations.txt, written by make_image_preparations.py).
 #include "models/registry.h"
 
 #include <doctest/doctest.h>

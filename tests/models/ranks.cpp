@@ -107,7 +107,7 @@ struct Run {
   }
 };
 
-/// What a run comes to.
+/// The results of a run.
 struct Outcome {
   std::map<std::string, std::vector<double>> weights;
   std::vector<double> losses;  // of the steps and evaluations, and the norms of gradients
@@ -210,7 +210,7 @@ TEST_CASE("ranks: each accumulates without sending, and all have the same bits")
 
 namespace {
 
-/// Of what this rank has, all has the values of `whole`.
+/// Checks that all values of this rank equal those in `whole`.
 void check_part_of(const std::map<std::string, std::vector<double>>& part,
                    const std::map<std::string, std::vector<double>>& whole) {
   for (const auto& [name, values] : part) {
@@ -373,7 +373,7 @@ TEST_CASE("ranks: every optimizer under every kind of policy has the bits of one
     quantized.policy = "fixed";
     quantized.policy_settings = {{"bits", 4.0}};
     check_ranks(quantized, 2);
-    // What it learns of ranges is that of rank 0 from then on, and one process learns from all.
+    // All ranks use the ranges learned by rank 0, while a single process learns from all samples.
     Case learning = exact;
     learning.policy = "mesa";
     std::vector<Outcome> got(2);
@@ -466,7 +466,7 @@ TEST_CASE("ranks: a run goes on with another number of ranks as if it had never 
     train(run);
     CHECK(run.weights() == expected.weights);
   });
-  // What a policy learns is shared, so that all ranks go on with what the checkpoint holds.
+  // The policy's learned state is shared, so that all ranks continue with the state in the checkpoint.
   std::map<std::string, std::vector<double>> whole;
   test::run_ranks(2, [&](Communicator& ranks) {
     Run run(c, ranks, 1);

@@ -94,7 +94,7 @@ Tensor part(const Tensor& qkv, std::int64_t index) {
   return Tensor::from(std::span<const double>(values), {qkv.shape()[0], qkv.shape()[1], width}, qkv.dtype());
 }
 
-/// What attention computes, as a chain of ops. `bias` has the shape of the scores.
+/// The reference: attention as a chain of ops. `bias` has the shape of the scores.
 Variable chain(const Variable& qkv, const Variable& bias, const Attention& op) {
   const auto heads = [&](std::int64_t index) { return apply(SplitHeads{.heads = op.heads, .part = index}, qkv); };
   const double scale = 1 / std::sqrt(static_cast<double>(qkv.shape().back() / 3 / op.heads));

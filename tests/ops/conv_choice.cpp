@@ -56,7 +56,7 @@ std::vector<ConvShape> shapes() {
   return all;
 }
 
-/// What the rule is asked for.
+/// The machine properties that the selection rule depends on.
 struct Machine {
   DType type;
   int vector;

@@ -26,7 +26,7 @@ struct Result {
   std::vector<Tensor> extra_outputs;
 
   const Tensor& at(Source source) const;
-  /// Of an op with one output.
+  /// The output of an op that has only one.
   const Tensor& y() const;
 };
 
@@ -41,7 +41,7 @@ enum class Form { kept, copied, quantized, decoded, bits };
 std::vector<Tensor> backward(const Operation& op, const Result& result, std::vector<Tensor> dy, InputSet wanted,
                              Form form = Form::kept, const std::vector<Tensor>& present = {});
 
-/// What an output is multiplied with to make a scalar of it.
+/// The tensor whose inner product with an output gives a scalar loss.
 Tensor projection(const Tensor& y, std::uint32_t site = 12345);
 std::vector<Tensor> projections(const Result& result);
 

@@ -249,7 +249,7 @@ TEST_CASE("command: plan and bench share the documented keys") {
   for (const char* const key : {"min", "median", "max"}) CHECK(bench.at("step_seconds").at(key) > 0);
   const nlohmann::json both =
       run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,exact", "--json", "-"}).json();
-  // What stands behind the list is an override, no policy.
+  // An argument after the list is an override, not a policy.
   CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,exact", "train.batch_size=4", "--json", "-"})
             .json()[1]["batch_size"] == 4);
   REQUIRE(both.size() == 2);
@@ -305,7 +305,7 @@ TEST_CASE("command: plan and bench share the documented keys") {
         std::string::npos);
   CHECK(wrong.error.find("--policies some: unknown memory policy some") != std::string::npos);
   CHECK(wrong.out.empty());
-  // What can be planned is shown beside a budget that is too small.
+  // Feasible plans are shown even if another budget is too small.
   const CommandResult one = run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact,auto:1KiB,mesa"});
   CHECK(one.code == 2);
   CHECK(one.error.find("--policies auto:1KiB: memory.budget: 1.00 KiB do not suffice") != std::string::npos);
@@ -400,7 +400,7 @@ TEST_CASE("command: more threads than processors are warned of, once, by what co
   warned_once(error_of({"bench", "-c", "c.yaml", "--steps", "1", threads}));
   CHECK(error_of({"eval", "runs/c", fmt::format("train.threads={}", many - 1)}).empty());
   CHECK(error_of({"plan", "-c", "c.yaml", threads}).empty());
-  // What auto chooses here takes a step that computes.
+  // The choice of `auto` needs a computed step here.
   warned_once(error_of({"plan", "-c", "c.yaml", threads,
                         "model={name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}",
                         "train.batch_size=16", "memory={policy: auto, budget: 300KiB, budget_of: saved}"}));

@@ -24,7 +24,7 @@ struct CommandResult {
 
 inline nlohmann::json read_json(const std::filesystem::path& path) { return nlohmann::json::parse(read_file(path)); }
 
-/// What the command may not go beyond, in bytes; 0: as much as there is.
+/// Resource limits of the command in bytes; 0: unlimited.
 struct Limits {
   std::int64_t file = 0;     // of each file, as a full disk
   std::int64_t address = 0;  // of the address space, as `ulimit -v` sets

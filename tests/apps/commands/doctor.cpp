@@ -1,4 +1,4 @@
-// What the command finds of the machine.
+// The machine properties that `doctor` reports.
 #include "tests/apps/commands/command_run.h"
 
 #include <doctest/doctest.h>

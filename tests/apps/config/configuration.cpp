@@ -255,7 +255,7 @@ TEST_CASE("configuration: a further file replaces what it sets") {
   CHECK(keys.memory.options == SettingValues{{"decay", 0.5}});
   CHECK(keys.memory.recompute == std::vector<std::string>{"x"});
 
-  // What belongs to another policy or optimizer goes with it, even where the name is the same.
+  // Options of a replaced policy or optimizer are dropped, even if the new one has options of the same name.
   const Configuration named = both("memory: {policy: adaptive, bits: 2.5}\noptimizer: {name: sgd}\ndata:\ntrain:\n");
   CHECK(named.memory.policy == "adaptive");
   CHECK(named.memory.options == SettingValues{{"bits", 2.5}});

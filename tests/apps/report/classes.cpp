@@ -1,4 +1,4 @@
-// What a page says of classes, and the sheet of training samples.
+// The report page's class figures, and the sheet of training samples.
 #include "tests/apps/report/page.h"
 
 using namespace lacuna::test;
@@ -16,10 +16,11 @@ TEST_CASE("report: confusion matrix and pictures of the worst samples, once a ru
   for (const nlohmann::json& worst : kept.at("classes").at("worst"))
     CHECK(worst.at("image").get<std::string>().starts_with("data:image/bmp;base64,Qk"));
   REQUIRE(run_command(folder, {"report", "r"}).code == 0);
-  const nlohmann::json told = evaluate(folder, "r/report.html",
-                                       "return [document.querySelectorAll('.confusion tbody tr').length, "
-                                       "document.querySelectorAll('.worst img').length, "
-                                       "[...document.querySelectorAll('.worst img')].every(i => i.naturalWidth === 8)];");
+  const nlohmann::json told =
+      evaluate(folder, "r/report.html",
+               "return [document.querySelectorAll('.confusion tbody tr').length, "
+               "document.querySelectorAll('.worst img').length, "
+               "[...document.querySelectorAll('.worst img')].every(i => i.naturalWidth === 8)];");
   if (told.is_null()) return;
   CHECK(told.at(0) == 10);
   CHECK(told.at(1) == figures.at("worst").size());
@@ -30,8 +31,9 @@ TEST_CASE("report: a sheet of training samples") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", plain_vit);
   REQUIRE(run_command(folder, {"report", "--data", "c.yaml", "data.mixup=0.5", "-o", "s.html"}).code == 0);
-  const nlohmann::json told = evaluate(
-      folder, "s.html", "return [...document.querySelectorAll('figure')].map(f => f.querySelector('img').naturalWidth);");
+  const nlohmann::json told =
+      evaluate(folder, "s.html",
+               "return [...document.querySelectorAll('figure')].map(f => f.querySelector('img').naturalWidth);");
   if (!told.is_null()) CHECK(told == nlohmann::json(std::vector<int>(16, 8)));
   CHECK(run_command(folder, {"report"}).code == 2);
   CHECK(run_command(folder, {"report", "--data", "absent.yaml"}).code == 2);

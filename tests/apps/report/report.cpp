@@ -108,7 +108,7 @@ TEST_CASE("report: training runs on one page") {
   const CommandResult result = run_command(folder, {"report", "one", "two", "-o", "both.html"});
   INFO(result.error);
   REQUIRE(result.code == 0);
-  // What tells them apart stands beside their folders.
+  // The keys in which the runs differ are shown beside their folders.
   CHECK(result.out.find("memory.policy") != std::string::npos);
   const std::string page = read_file(folder / "both.html");
   fs::create_directory_symlink("one", folder / "link");
@@ -131,7 +131,7 @@ TEST_CASE("report: training runs on one page") {
   CHECK(no_record.error.find("two/record.json") != std::string::npos);
   CHECK(no_record.error.find("one/record.json") == std::string::npos);
   CHECK(run_command(folder, {"report", "nowhere"}).error.find("nowhere does not exist") != std::string::npos);
-  // Of its folder a label has what tells it from the others' folders.
+  // A label shows the part of its folder that differs from the others' folders.
   fs::create_directory(folder / "exp");
   for (const char* const name : {"one", "two"}) fs::rename(folder / name, folder / "exp" / name);
   REQUIRE(run_command(folder, {"report", "exp/one", "exp/two/", "-o", "both.html"}).code == 0);

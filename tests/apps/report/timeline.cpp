@@ -6,7 +6,7 @@
 namespace lacuna::test {
 namespace {
 
-/// What the panel draws: of each chart the sum of its datasets at the peak, and the peak that is told.
+/// The state of the panel: for each chart the sum of its datasets at the peak, and the stated peak.
 const std::string panel_state = charts + R"(
   const at = (t, i) => Object.values(t).reduce((sum, bytes) => sum + bytes[i], 0);
   const areas = () => [...document.querySelectorAll('#timeline .charts canvas')].map(c => Chart.getChart(c));

@@ -146,10 +146,9 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
       CHECK(fs::exists(fs::path(folder.path()) / one.at("run").get<std::string>() / "summary.json"));
   }
   CHECK(result.out.find("warning") == std::string::npos);
-  // What is wrong with configurations is told before the first case runs.
+  // Warnings about configurations appear before the first case runs.
   for (const char* const number : {"[3/6]", "[4/6]"})
-    CHECK(result.error.find(fmt::format("lacuna: warning: {} num heads 3 · ", number)) !=
-          std::string::npos);
+    CHECK(result.error.find(fmt::format("lacuna: warning: {} num heads 3 · ", number)) != std::string::npos);
   CHECK(result.error.find("`num_heads` 3 does not divide") != std::string::npos);
   CHECK(result.error.find("[1/6]") == std::string::npos);
   CHECK(result.out.find("\n2 of 6 cases failed; the page and sweep.csv say why\n") != std::string::npos);
@@ -221,7 +220,7 @@ TEST_CASE("sweep: an interrupted one goes on where it stopped") {
         return entry.path();
     return {};
   };
-  // What the case has written down so far. Each line has its step's time in it: none is written twice alike.
+  // The lines that the case has written so far. Each contains its step's time, so no two are equal.
   const auto written = [&]() -> std::vector<std::string> {
     const fs::path run = long_case();
     if (run.empty() || !fs::exists(run / "metrics.jsonl")) return {};
@@ -336,7 +335,7 @@ TEST_CASE("sweep: two processes do not sweep into one folder") {
   const CommandResult stopped = first.wait();
   CHECK(stopped.code == 130);
   CHECK(stopped.out.find("FAILED") == std::string::npos);
-  // Whoever held it, the folder is free once the process has ended.
+  // The folder is free once the process that held it has ended.
   write_file(elsewhere / "s.yaml", "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1]}\n");
   CHECK(sweep(elsewhere, {place}).out.find("1 cases of `lacuna train`, 1 of them finished already") !=
         std::string::npos);

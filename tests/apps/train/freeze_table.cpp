@@ -1,4 +1,4 @@
-// What freezing does, layer by layer.
+// The effect of freezing, layer by layer.
 #include "apps/train/freeze_table.h"
 #include "apps/config/resolve.h"
 #include "apps/train/measure.h"
@@ -11,12 +11,12 @@ namespace lacuna::apps {
 namespace {
 
 Configuration vit(const std::string& more) {
-  return resolve(parse_configuration(
-      "model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 4, num_heads: 2}\n"
-      "data: {name: shapes}\n"
-      "train: {batch_size: 4, threads: 1}\n" +
-          more,
-      "test"));
+  return resolve(
+      parse_configuration("model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 4, num_heads: 2}\n"
+                          "data: {name: shapes}\n"
+                          "train: {batch_size: 4, threads: 1}\n" +
+                              more,
+                          "test"));
 }
 
 const FreezeRow& row(const std::vector<FreezeRow>& rows, const std::string& layers) {
@@ -28,9 +28,9 @@ const FreezeRow& row(const std::vector<FreezeRow>& rows, const std::string& laye
 }  // namespace
 
 TEST_CASE("freeze table: its parts add up to the model and to what a step saves") {
-  for (const char* const more :
-       {"freeze: {train: [\"@head\"]}\n", "freeze: {train: [\"@last2\", \"@head\"]}\n", "freeze: {train: [\"@bias\"]}\n",
-        "adapter: {name: lora, rank: 2, dropout: 0.1}\n", "adapter: {name: lora_fa, rank: 2}\nmemory: {policy: fixed}\n"}) {
+  for (const char* const more : {"freeze: {train: [\"@head\"]}\n", "freeze: {train: [\"@last2\", \"@head\"]}\n",
+                                 "freeze: {train: [\"@bias\"]}\n", "adapter: {name: lora, rank: 2, dropout: 0.1}\n",
+                                 "adapter: {name: lora_fa, rank: 2}\nmemory: {policy: fixed}\n"}) {
     INFO(more);
     const Configuration configuration = vit(more);
     const std::vector<FreezeRow> rows = freeze_table(configuration);

@@ -12,7 +12,7 @@
 namespace lacuna::test {
 namespace {
 
-/// What follows `begin` on its line, up to `end`.
+/// The text after `begin` on its line, up to `end`.
 std::string between(const std::string& text, std::string_view begin, std::string_view end) {
   const std::size_t found = text.find(begin);
   if (found == std::string::npos) return {};

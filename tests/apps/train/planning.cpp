@@ -42,7 +42,7 @@ std::string refusal(const Configuration& configuration) {
   return {};
 }
 
-/// What a step on `meta` takes of the budget.
+/// The part of the budget that a step on `meta` uses.
 std::int64_t used(const Configuration& configuration) {
   const Measurement measured = measure(configuration, Device::meta);
   return configuration.memory.budget_of == "saved" ? at(measured.memory, Purpose::saved) : highest_need(measured);

@@ -1,4 +1,4 @@
-// What becomes of a run folder when disk, checkpoints or a second process are not as they should be.
+// Run folders under failures: a full disk, damaged checkpoints, a second process.
 #include "models/io/safetensors.h"
 #include "tests/apps/problems.h"
 #include "tests/apps/train/train_run.h"

@@ -1,4 +1,4 @@
-// What a run writes down of itself: every value in effect, and the processes that ran it.
+// The record that a run writes: every value in effect, and the processes that ran it.
 #include "tests/apps/train/train_run.h"
 
 #include <fmt/format.h>

@@ -117,7 +117,7 @@ inline void check_same_checkpoint(const TemporaryFolder& folder, std::string_vie
     CHECK(fs::read_symlink(folder / one / link) == fs::read_symlink(folder / other / link));
 }
 
-/// What a run noted of its steps and evaluations, but for what the clock and the allocator say.
+/// The recorded steps and evaluations of a run, without times and allocator figures.
 inline std::vector<nlohmann::json> noted(const fs::path& run) {
   std::vector<nlohmann::json> lines;
   std::istringstream text(read_file(run / "metrics.jsonl"));

@@ -29,7 +29,7 @@ void read_rows(const Source& source, const ImageBox& box, RowResizer& to) {
     to.push(source.pixels->data<const std::uint8_t>() + (y * source.width + box.left) * source.channels);
 }
 
-/// The part of a window of `side` positions at `corner` that lies within [0, extent).
+/// The part of a window of `side` positions at `corner` that is within [0, extent).
 AxisWindow inside(std::int64_t corner, std::int64_t side, std::int64_t extent) {
   const std::int64_t begin = std::clamp<std::int64_t>(-corner, 0, side);
   const std::int64_t end = std::clamp<std::int64_t>(extent - corner, begin, side);

@@ -164,7 +164,7 @@ TEST_CASE("any box of a JPEG has the pixels of the whole image") {
   }
 }
 
-// What decoding `file` is refused with.
+// The error message of decoding `file`; empty if it succeeds.
 std::string refusal(const Bytes& file) {
   try {
     decode_image(file);

@@ -35,8 +35,8 @@ std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit
 
 #ifdef LACUNA_ADDRESS_SANITIZER
 
-// The address sanitizer knows the bounds of a block only if it comes from the system's allocator. Devices are stand-ins
-// on the CPU then.
+// The allocator for builds with the address sanitizer, which knows a block's bounds only if the block comes from the
+// system's allocator. Devices in such builds are stand-ins on the CPU.
 class SystemAllocator final : public Allocator {
  public:
   explicit SystemAllocator(Device device) : device_(device) {}
@@ -64,7 +64,7 @@ class SystemAllocator final : public Allocator {
     }
     std::free(memory);
   }
-  /// No block of the pool is handed out twice.
+  /// Here a pool never reuses a block.
   void begin_pool() override { in_pool_ = true; }
   void end_pool() override { in_pool_ = false; }
   void free_pool() noexcept override {
@@ -83,8 +83,8 @@ class SystemAllocator final : public Allocator {
   std::int64_t available() const override { return std::min(capacity_, available_memory()); }
 
  private:
-  /// Waits for what is queued on the device, which may use a block that is released now: the next owner's work would
-  /// come after it, but not `free`. False while work is captured.
+  /// Waits for the device's queued work, which may use a block that is being released: `free` runs at once, unlike the
+  /// next owner's work. Returns false during a capture.
   bool work_is_done() const noexcept {
     try {
       synchronize(device_);
@@ -98,8 +98,8 @@ class SystemAllocator final : public Allocator {
   std::int64_t capacity_ = physical_memory();
   mutable std::mutex mutex_;
   bool in_pool_ = false;
-  std::map<void*, std::size_t> pool_;                      // used blocks, with their bytes
-  std::vector<std::pair<void*, std::size_t>> released_{};  // free ones
+  std::map<void*, std::size_t> pool_;                      // used blocks and their bytes
+  std::vector<std::pair<void*, std::size_t>> released_{};  // free blocks
 };
 
 Allocator* make_allocator(Device device) { return new SystemAllocator(device); }
@@ -108,14 +108,14 @@ Allocator* make_allocator(Device device) { return new SystemAllocator(device); }
 
 constexpr std::size_t least_reserved = std::size_t{1} << 20;
 
-/// Address space of a thread's stack, in bytes.
+/// Default size of a thread's stack, in bytes of address space.
 std::int64_t default_stack() {
   rlimit limit{};
   const bool limited = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   return limited ? static_cast<std::int64_t>(limit.rlim_cur) : std::int64_t{8} << 20;
 }
 
-/// The machine's memory: pages of this process.
+/// Host memory: pages of this process.
 class HostMemory {
  public:
   static constexpr std::size_t alignment = memory_alignment;
@@ -153,7 +153,8 @@ class HostMemory {
                     "and generated code: the limit on it (ulimit -v) is too low",
                     format_bytes(address_space_left()), threads()));
   }
-  /// Makes the range usable up to `end`. Only then do limits on data (`ulimit -d`) and strict overcommit count it.
+  /// Makes the range accessible up to `end`. Data limits (`ulimit -d`) and strict overcommit count it only from then
+  /// on.
   bool commit(std::size_t, std::size_t end, std::size_t asked) {
     constexpr std::size_t huge_page = std::size_t{2} << 20;
     if (end <= committed_) return true;
@@ -174,14 +175,14 @@ class HostMemory {
   }
 
  private:
-  /// `bytes` less the stacks of threads and the code that oneDNN generates, where a failed allocation ends the process.
+  /// `bytes` minus thread stacks and oneDNN's generated code, whose failed allocation would end the process.
   static std::int64_t without_stacks_and_code(std::int64_t bytes) {
     constexpr int loading_threads = 2;  // the default number: for training and for evaluation
     constexpr std::int64_t generated_code = std::int64_t{48} << 20;
     return std::max<std::int64_t>(bytes - (threads() + loading_threads) * default_stack() - generated_code, 0);
   }
-  /// Addresses to reserve: more than there is memory, since free blocks may lie between used ones. Under a limit on the
-  /// address space an eighth is left for everything else.
+  /// Bytes of address space to reserve: more than the memory, since free blocks may lie between used ones. Under an
+  /// address space limit, an eighth is left for other uses.
   std::size_t reservable() const {
     const std::size_t wanted = 2 * static_cast<std::size_t>(capacity_);
     const std::int64_t left = address_space_left();
@@ -191,14 +192,14 @@ class HostMemory {
 
   std::byte* base_ = nullptr;
   std::size_t reserved_ = 0;
-  std::size_t committed_ = 0;  // addresses from `base_` that may be used
+  std::size_t committed_ = 0;  // accessible bytes from `base_` on
   std::int64_t capacity_ = physical_memory();
 };
 
-/// The memory of a cuda device: pieces that its backend maps into the range as it grows.
+/// The memory of a cuda device. The backend maps pieces of it into the range as the range grows.
 class DeviceMemory {
  public:
-  static constexpr std::size_t alignment = 256;  // as cudaMalloc, on which the libraries' workspaces rely
+  static constexpr std::size_t alignment = 256;  // as in cudaMalloc; workspaces of the CUDA libraries rely on it
   explicit DeviceMemory(Device device)
       : device_(device), backend_(backend(device)), capacity_(backend_.capacity(device.index)) {}
 
@@ -258,7 +259,7 @@ Allocator& allocator(Device device) {
   if (device.kind != DeviceKind::cuda) return *meta;
   static std::array<std::atomic<Allocator*>, max_devices> cuda{};
   static std::mutex mutex;
-  backend(device);  // or an error
+  backend(device);  // throws if the device does not exist
   std::atomic<Allocator*>& own = cuda[device.index];
   if (own.load(std::memory_order_acquire) == nullptr) {
     const std::lock_guard lock(mutex);

@@ -13,7 +13,7 @@ namespace {
 
 constinit Backend* registered = nullptr;
 
-/// The library beside liblacuna, or the one that LACUNA_CUDA_LIBRARY names.
+/// The path of the backend library: LACUNA_CUDA_LIBRARY if set, otherwise next to liblacuna.
 std::string library_path() {
   if (const char* const chosen = std::getenv("LACUNA_CUDA_LIBRARY"); chosen != nullptr) return chosen;
   Dl_info own{};
@@ -67,7 +67,7 @@ void synchronize(Device device) {
 }
 
 namespace {
-constinit thread_local Stream side_stream = nullptr;  // of an open SideStreamScope
+constinit thread_local Stream side_stream = nullptr;  // set in a SideStreamScope
 }
 
 Stream stream_of(Device device) {

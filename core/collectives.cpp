@@ -15,7 +15,7 @@ std::span<std::byte> bytes_in(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
-/// The values of all ranks one behind another, and the count of each rank.
+/// The concatenated values of all ranks, and the count of each rank.
 template <class T>
 std::pair<std::vector<T>, std::vector<std::int64_t>> all_gather_any_length(Communicator& ranks,
                                                                            std::span<const T> mine) {
@@ -29,7 +29,7 @@ std::pair<std::vector<T>, std::vector<std::int64_t>> all_gather_any_length(Commu
   return {std::move(all), std::move(lengths)};
 }
 
-/// Results[r]: made of the values that rank r gave.
+/// Splits concatenated values by rank; result[r] is constructed from rank r's values.
 template <class Result, class T>
 std::vector<Result> by_rank(const std::vector<T>& all, const std::vector<std::int64_t>& lengths) {
   const std::int64_t longest = std::ranges::max(lengths);
@@ -41,7 +41,8 @@ std::vector<Result> by_rank(const std::vector<T>& all, const std::vector<std::in
   return results;
 }
 
-/// to[i] = from[i], converted; on the CPU by this thread alone, beside those that compute. from, to: [count].
+/// to[i] = from[i], converted. On the CPU only this thread works, concurrently with the compute threads. from, to:
+/// [count].
 void copy(const Tensor& from, const Tensor& to) {
   if (to.device() != Device::cpu) return to.copy_from(from);
   if (to.count() == 0) return;
@@ -139,13 +140,13 @@ void RankOrderSum::take(std::int64_t at, const Tensor& values) const {
 }
 
 void RankOrderSum::run(std::int64_t used) const {
-  // A thread beside those that compute: it adds up alone.
+  // The caller may be a communication thread that runs concurrently with the compute threads, so it sums by itself.
   const KernelScope kernel;
   const std::int64_t ranks = ranks_.size(), slice = (used + ranks - 1) / ranks, all = ranks * slice;
   expect(slice <= slice_, "{} numbers do not fit into an array of {}", used, count());
   if (slice == 0) return;
   const Tensor send = send_.leading(0, all);
-  // Each in one message: a slice of a few bytes takes as long as all of it.
+  // Small arrays are sent whole in one message, since a message of a few bytes takes as long.
   if (all <= few(send_.dtype())) {
     const Tensor everything = receive_.leading(0, ranks * all);
     ranks_.all_gather(bytes_of(send), bytes_of(everything));
@@ -161,13 +162,13 @@ void RankOrderSum::run_to_owners(std::span<const std::int64_t> ends) const {
   const std::int64_t ranks = ranks_.size(), slice = (ends.back() + ranks - 1) / ranks;
   if (slice == 0) return;
   sum_slice(slice);
-  // This rank's slice overlaps with what several ranks own, and its own part with the slices of several ranks.
+  // This rank's slice may overlap with the parts of several owners, and its own part with the slices of several ranks.
   const auto bytes = [&](std::int64_t count) { return static_cast<std::size_t>(count * size_of(send_.dtype())); };
   const auto part_of = [&](std::int64_t owner) {
     return std::pair(owner == 0 ? 0 : ends[static_cast<std::size_t>(owner - 1)], ends[static_cast<std::size_t>(owner)]);
   };
   const auto [own_begin, own_end] = part_of(ranks_.rank());
-  const std::int64_t first = slice * ranks_.rank();  // of this rank's slice
+  const std::int64_t first = slice * ranks_.rank();  // start of this rank's slice
   std::vector<Section> to, from;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     const auto [begin, end] = part_of(rank);

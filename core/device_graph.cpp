@@ -21,7 +21,7 @@ DeviceGraph::DeviceGraph(Device device, const std::function<void()>& queue) : de
     } catch (...) {
       try {
         own.end_capture(stream);
-      } catch (const Error&) {  // the first error tells more
+      } catch (const Error&) {  // the first error is more informative
       }
       throw;
     }

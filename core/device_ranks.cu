@@ -4,7 +4,7 @@
 namespace lacuna::cuda {
 namespace {
 
-/// A thread has one column.
+/// Each thread sums one column.
 template <class T>
 struct AddRows {
   static constexpr int threads = 256;

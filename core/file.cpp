@@ -16,7 +16,8 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-/// Whether fsync says that the file system has none for this kind of file, as CIFS and FUSE do for folders.
+/// Whether an fsync error means that the file system does not support fsync for this kind of file, as CIFS and FUSE do
+/// not for folders.
 bool cannot_sync(int error) {
   return error == EINVAL || error == EBADF || error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP;
 }

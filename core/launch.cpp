@@ -16,9 +16,10 @@ namespace {
 
 struct Launcher {
   std::string_view name;
-  const char *rank, *ranks;  // variables
+  const char *rank, *ranks;  // names of environment variables
 };
-/// The inner one first: srun may start mpirun. Those of SLURM are of a step; a batch script has others.
+/// Known launchers, inner ones first, since srun may start mpirun. The SLURM variables are those of a job step; a batch
+/// script has different ones.
 constexpr std::array launchers{Launcher{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                Launcher{"MPICH", "PMI_RANK", "PMI_SIZE"},
                                Launcher{"SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
@@ -34,7 +35,7 @@ std::optional<int> number_in(const char* variable) {
   return number;
 }
 
-/// The library beside this one, or beside the command.
+/// The MPI library's path, next to liblacuna or to the command.
 std::filesystem::path library_file() {
   namespace fs = std::filesystem;
   std::error_code failed;
@@ -48,7 +49,7 @@ constexpr const char* how_to_build =
     "this Lacuna was built without MPI: install one (on Debian libopenmpi-dev and openmpi-bin), run cmake and build "
     "again";
 
-/// Open MPI's parts look for the symbols of its library among those that are visible to all.
+/// Loads a library with RTLD_GLOBAL, since Open MPI's plugins look up symbols of its library in the global scope.
 void* load(const std::filesystem::path& file) { return ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL); }
 
 template <class Function>

@@ -24,7 +24,7 @@ Interned& interned() {
 
 thread_local Owner current_owner;
 
-/// Sorts `holders`, given in the order of owners, and drops those that hold nothing.
+/// Sorts `holders`, given in the order of owners, and removes those without bytes.
 std::vector<Held> largest_first(std::vector<Held> holders) {
   std::erase_if(holders, [](const Held& held) { return held.bytes == 0; });
   std::stable_sort(holders.begin(), holders.end(), [](const Held& a, const Held& b) { return a.bytes > b.bytes; });
@@ -94,7 +94,7 @@ void Ledger::add(const Owner& owner, std::int64_t bytes) {
 void Ledger::remove(const Owner& owner, std::int64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   before_fall();
-  // An owner without an entry holds nothing, and `bytes` is 0.
+  // An owner without an entry holds nothing, so `bytes` is 0.
   if (const auto found = account_.find(owner); found != account_.end()) change(found->second, -bytes);
   at(live_, owner.purpose) -= bytes;
   total_ -= bytes;
@@ -102,7 +102,7 @@ void Ledger::remove(const Owner& owner, std::int64_t bytes) noexcept {
 
 void Ledger::move(const Owner& from, const Owner& to, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  Entry& receiver = account_[to];  // may throw: before anything changes
+  Entry& receiver = account_[to];  // may throw, so it comes before any change
   change(account_[from], -bytes);
   change(receiver, bytes);
   at(live_, from.purpose) -= bytes;

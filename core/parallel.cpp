@@ -14,7 +14,7 @@
 namespace lacuna {
 namespace {
 
-/// Threads that OpenMP starts where `count` are asked for.
+/// The number of threads that OpenMP starts if `count` are requested.
 int team_size(int count) {
   int size = 1;
 #pragma omp parallel num_threads(count)
@@ -23,16 +23,18 @@ int team_size(int count) {
   return size;
 }
 
-/// `count`, or as many as OpenMP starts. A count that has run once is not measured again; a shortage may pass.
+/// `count`, or the number of threads OpenMP starts if fewer. A count that once succeeded is not tested again; after a
+/// shortage, which may be temporary, the next call tests again.
 int limited(int count) {
-  static int most = 1;  // threads that have run
-  if (count <= most || omp_in_parallel() != 0) return count;  // a nested team would tell of itself alone
+  static int most = 1;                                        // the largest team that has run
+  if (count <= most || omp_in_parallel() != 0) return count;  // a nested team says nothing about the outer one
   const int size = team_size(count);
   most = std::max(most, size);
   return size;
 }
 
-/// Threads that dynamic teams, or none at all, would take from a team of the calling thread.
+/// Disables OpenMP settings that would give the calling thread's teams fewer threads: dynamic teams, and a maximum of 0
+/// active levels.
 void ask_for_whole_teams() {
   if (omp_get_dynamic() != 0) omp_set_dynamic(0);
   if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);
@@ -44,20 +46,20 @@ void use(int count) {
 
 const int at_start = omp_get_max_threads();
 
-/// OMP_NUM_THREADS, or else the number of processors.
+/// The default number of threads: OMP_NUM_THREADS, or the number of processors.
 int usual() {
   if (at_start > max_threads) reject("OMP_NUM_THREADS: expected 1 to {}, got {}", max_threads, at_start);
   return at_start;
 }
 
-std::atomic<int> chosen = 0;  // 0: not yet
+std::atomic<int> chosen = 0;  // 0: not set yet
 
 int chosen_or_usual() {
   if (chosen == 0) set_threads(0);
   return chosen;
 }
 
-/// Processors of all places; empty where threads are not bound.
+/// The processors of all OpenMP places; empty if threads are not bound.
 cpu_set_t processors_of_places() {
   cpu_set_t all;
   CPU_ZERO(&all);

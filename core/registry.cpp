@@ -27,7 +27,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Edit distance; a missing suffix of `known` counts as one edit, unless `name` is very short.
+/// The edit distance; a missing suffix of `known` counts as one edit unless `name` is very short.
 std::size_t distance_to(std::string_view name, std::string_view known) {
   constexpr std::size_t telling = 4;
   const std::size_t whole = edit_distance(name, known);

@@ -11,7 +11,7 @@
 namespace lacuna {
 namespace {
 
-/// Value in bytes of the line `name value kB` of a file under /proc; 0 if there is none.
+/// The value in bytes of the line `name value kB` of a file under /proc; 0 if there is none.
 std::int64_t bytes_in(const std::filesystem::path& file, const std::string& name) {
   std::ifstream lines(file);
   for (std::string word; lines >> word;) {
@@ -21,14 +21,14 @@ std::int64_t bytes_in(const std::filesystem::path& file, const std::string& name
   return 0;
 }
 
-/// The number in `file`; the largest number if it holds none, as "max", or cannot be read.
+/// The number in `file`; the largest number if the file contains none ("max") or cannot be read.
 std::int64_t limit_in(const std::filesystem::path& file) {
   std::int64_t limit = 0;
   return std::ifstream(file) >> limit ? limit : std::numeric_limits<std::int64_t>::max();
 }
 
 struct GroupFiles {
-  const char *limit, *usage, *reclaimable;  // the last: a line of memory.stat
+  const char *limit, *usage, *reclaimable;  // `reclaimable`: a line of memory.stat
 };
 constexpr GroupFiles version1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 constexpr GroupFiles version2{"memory.max", "memory.current", "inactive_file"};
@@ -45,7 +45,7 @@ std::int64_t lowest_of_groups(std::istream& groups, const std::filesystem::path&
     if (!unified && controllers != "memory") continue;
     const std::filesystem::path mount = unified ? root : root / "memory";
     const GroupFiles& files = unified ? version2 : version1;
-    // In a container the path may be the host's and not exist; the group is then the mount point.
+    // In a container the path may be the host's and not exist here; then the group is the mount point.
     std::filesystem::path group = std::filesystem::path(line.substr(second + 1)).relative_path();
     for (; !group.empty(); group = group.parent_path()) lowest = std::min(lowest, f(mount / group, files));
     lowest = std::min(lowest, f(mount, files));
@@ -53,7 +53,7 @@ std::int64_t lowest_of_groups(std::istream& groups, const std::filesystem::path&
   return lowest;
 }
 
-/// The number behind the word `name`; 0 if there is none.
+/// The number after the word `name`; 0 if there is none.
 std::int64_t value_in(const std::filesystem::path& file, const std::string& name) {
   std::ifstream lines(file);
   std::int64_t value = 0;

@@ -38,7 +38,7 @@ Tensor copy_in(std::span<const From> values, const Shape& shape, DType dtype, De
   return tensor;
 }
 
-/// Calls `f(begin, end)` for ranges of [0, n) elements or bytes, on all threads if that pays.
+/// Calls `f(begin, end)` for ranges of [0, n) elements or bytes, on all threads if n is large enough.
 template <class F>
 void for_ranges(std::int64_t n, const F& f) {
   constexpr std::int64_t serial_below = 65536, unit = 64;
@@ -75,7 +75,7 @@ void convert_elements(const Tensor& x, const Tensor& y) {
   });
 }
 
-/// Copies the bytes of `x` to `y` on another device. A tensor on `meta` has none.
+/// Copies the bytes of `x` to `y` on another device. Does nothing for a tensor on `meta`, which has no bytes.
 void copy_between_devices(const Tensor& x, const Tensor& y) {
   if (y.device() == Device::meta || y.bytes() == 0) return;
   expect(x.device() != Device::meta, "a tensor on meta has no values to copy to {}", name_of(y.device()));
@@ -127,7 +127,7 @@ void Storage::assign(const Owner& owner) {
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Purpose purpose) {
   Owner owner = AllocationScope::current();
   owner.purpose = purpose;
-  // More than a processor can address. Below this limit, the sum over all tensors of a model cannot overflow either.
+  // This is more than a processor can address. Below this limit, the sum over a model's tensors cannot overflow either.
   constexpr std::int64_t most_bytes = std::int64_t{1} << 48;
   if (shape.count() > most_bytes / size_of(dtype))
     reject("a tensor of {} {} is larger than any machine's memory: a smaller batch, image or model is needed", shape,

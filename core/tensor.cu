@@ -20,7 +20,7 @@ void fill_with(Stream stream, void* to, std::int64_t count, std::uint64_t elemen
       Fill<T>{.to = static_cast<T*>(to), .count = count, .element = static_cast<T>(element)});
 }
 
-/// A thread has eight elements.
+/// Each thread converts eight elements.
 template <class From, class To>
 struct Convert {
   static constexpr int threads = 256;

@@ -1,4 +1,4 @@
-// Communicator over MPI: a library of its own, opened when a launcher started the process (core/launch.h).
+// The communicator over MPI. It is a separate library, loaded if a launcher started the process (core/launch.h).
 #include "core/communicator.h"
 
 #include "core/error.h"
@@ -28,11 +28,11 @@ void check(int result) {
   fail("MPI: {}", text.data());
 }
 
-constexpr std::size_t most_bytes = std::size_t{1} << 30;  // of one call: counts are of type int
+constexpr std::size_t most_bytes = std::size_t{1} << 30;  // per call: counts are of type int
 constexpr std::size_t most_broadcast = std::size_t{4}
-                                       << 20;  // at once, so that other messages are not behind all of it
+                                       << 20;  // per call, so that other messages do not wait for the whole
 
-/// Sections of a buffer of `bytes`, as MPI takes them.
+/// Sections of a buffer of `bytes`, in MPI's format of counts and displacements.
 struct Sections {
   Sections(std::span<const Section> sections, std::size_t bytes) {
     expect(bytes <= 2 * most_bytes - 1, "cannot exchange {} bytes at once", bytes);
@@ -44,7 +44,7 @@ struct Sections {
   std::vector<int> counts, begins;
 };
 
-/// MPI_Init until the last communicator is gone.
+/// The lifetime of MPI, from MPI_Init until the last communicator is destroyed.
 class World {
  public:
   explicit World(double timeout) {
@@ -124,7 +124,7 @@ class MpiCommunicator final : public Communicator {
   void abort(int code) override { Watch::end_all(code); }
 
  private:
-  /// Starts an operation and waits for it. A blocking call would spin, on a core that other threads compute on.
+  /// Starts an operation and waits for it. A blocking call would spin on a core that compute threads need.
   template <class Start>
   void wait(const Start& start, bool hears_all = true) {
     const Watch::Operation within(world_->watch(), channel_, hears_all);
@@ -161,7 +161,7 @@ const char* lacuna_mpi_version() {
   static std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
-  // The first line: MPICH tells how it was built behind it.
+  // Only the first line is the version; MPICH appends its build options.
   *std::find_if(text.begin(), text.end() - 1, [](char c) { return c == '\n' || c == ',' || c == '\0'; }) = '\0';
   return text.data();
 }

@@ -71,7 +71,7 @@ void Watch::send(int to, bool leaving) {
   Peer& peer = peers_[static_cast<std::size_t>(to)];
   int done = 1;
   MPI_Test(&peer.request, &done, MPI_STATUS_IGNORE);
-  if (done == 0) {  // it does not read: the next message will tell
+  if (done == 0) {  // the peer has not received the last message; the next one will carry the state
     if (!leaving) return;
     MPI_Wait(&peer.request, MPI_STATUS_IGNORE);
   }
@@ -102,7 +102,7 @@ void Watch::receive() {
 }
 
 void Watch::accuse(int rank, const char* why, double seconds, const Place& place) const {
-  // If several ranks find the same, one reports it and ends the others.
+  // If several ranks detect the same problem, the delays differ, so that one reports it and ends the others.
   std::this_thread::sleep_for(std::min(200ms * rank_, 2000ms));
   const std::string where =
       place.name.front() == '\0' ? std::string() : fmt::format(" (operation: {})", place.name.data());
@@ -125,7 +125,7 @@ void Watch::judge(Clock::time_point now) const {
   }
   if (rank_ != 0) return;
   for (std::size_t i = 0; i < channels; ++i) {
-    const Place* furthest = nullptr;  // that waits
+    const Place* furthest = nullptr;  // among the waiting ranks
     double waited = 0;
     for (const Peer& peer : peers_)
       if (const Place& place = peer.state.places[i];
@@ -145,7 +145,7 @@ void Watch::run() {
   const auto first = rank_ == 0 ? 1 : 0, end = rank_ == 0 ? size_ : 1;
   while (!leaving_) {
     const Clock::time_point now = Clock::now();
-    if (now - looked > silence / 2)  // this process was stopped itself: what it did not hear tells nothing
+    if (now - looked > silence / 2)  // this process itself was stopped, so missing heartbeats mean nothing
       for (Peer& peer : peers_) peer.heard = now;
     looked = now;
     if (now - sent >= between_messages) {
@@ -157,7 +157,7 @@ void Watch::run() {
       const std::lock_guard lock(mutex_);
       for (Peer& peer : peers_) peer.heard = std::max(peer.heard, heard_all_);
     }
-    if (rank_ == 0) {  // its own place, as it would have told it
+    if (rank_ == 0) {  // rank 0's own place, as if it had sent it
       const std::lock_guard lock(mutex_);
       for (std::size_t i = 0; i < channels; ++i) {
         const Place &before = peers_[0].state.places[i], &mine = state_.places[i];
@@ -169,7 +169,7 @@ void Watch::run() {
     judge(now);
     std::this_thread::sleep_for(between_looks);
   }
-  // No message may be under way when MPI ends.
+  // No message may be in flight when MPI is finalized.
   for (int peer = first; peer < end; ++peer) send(peer, true);
   const auto has_left = [&](int peer) { return peers_[static_cast<std::size_t>(peer)].state.leaving != 0; };
   for (int peer = first; peer < end; ++peer)

@@ -1,5 +1,5 @@
-// The backend over CUDA's runtime. The runtime is linked statically and looks for the driver when it is first asked, so
-// that the library can be opened on a machine without one.
+// The backend over CUDA's runtime. The runtime is linked statically and looks for the driver on first use, so the
+// library can be loaded on a machine without one.
 #include "core/backend.h"
 
 #include "core/cuda/staging.h"
@@ -20,18 +20,18 @@
 namespace lacuna::cuda {
 namespace {
 
-/// Memory that libraries and the context take beside tensors.
+/// Bytes of device memory for the context and libraries, beside tensors.
 constexpr std::int64_t beside_tensors = std::int64_t{768} << 20;
 /// Memory is mapped in pieces of this many bytes, a multiple of the device's granularity.
 constexpr std::size_t piece = std::size_t{32} << 20;
 
 void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // or the next kernel would be blamed for it
+  cudaGetLastError();  // clears the error, which the next kernel would report otherwise
   fail("cuda: {}: {}", what, cudaGetErrorString(error));
 }
 
-/// The driver's functions for ranges of addresses, found by name: the library does not link libcuda.
+/// The driver's functions for virtual memory, looked up by name since the library does not link libcuda.
 struct Driver {
   decltype(&cuMemAddressReserve) reserve = find<decltype(&cuMemAddressReserve)>("cuMemAddressReserve");
   decltype(&cuMemCreate) create = find<decltype(&cuMemCreate)>("cuMemCreate");
@@ -42,7 +42,7 @@ struct Driver {
 
   template <class F>
   static F find(const char* name) {
-    static void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // as the runtime does
+    static void* const library = dlopen("libcuda.so.1", RTLD_NOW);  // the name that the runtime uses
     void* const function = library == nullptr ? nullptr : dlsym(library, name);
     if (function == nullptr) fail("cuda: the driver has no {}: it is too old", name);
     return reinterpret_cast<F>(function);
@@ -53,14 +53,14 @@ const Driver& driver() {
   return functions;
 }
 
-/// A captured stream, with the bytes that it copies from the host.
+/// A captured stream with the host bytes that it copies to the device.
 class Graph final : public StreamGraph {
  public:
   ~Graph() override {
     if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
     for (void* const bytes : copied_) cudaFreeHost(bytes);
   }
-  /// A copy that lives as long as the graph, in memory that needs no staging.
+  /// Copies the bytes to pinned memory that lives as long as the graph.
   const void* keep(const void* from, std::size_t bytes) {
     copied_.push_back(nullptr);
     check(cudaMallocHost(&copied_.back(), bytes), "memory of the host for a graph");
@@ -79,7 +79,7 @@ class Graph final : public StreamGraph {
   std::vector<void*> copied_;
 };
 
-/// An event that comes when the work of a stream is done.
+/// An event behind the work queued on a stream.
 class Event final : public StreamMark {
  public:
   explicit Event(Stream stream) {
@@ -95,12 +95,12 @@ class Event final : public StreamMark {
   cudaEvent_t event_ = nullptr;
 };
 
-/// The streams and the memory of a device in use.
+/// The streams and memory of a device in use.
 struct Open {
   Stream stream = nullptr, side = nullptr;
   std::byte* base = nullptr;
-  std::vector<CUmemGenericAllocationHandle> pieces{};  // of the range; 0: no memory is behind it
-  std::unique_ptr<Graph> captured{};                   // while work is
+  std::vector<CUmemGenericAllocationHandle> pieces{};  // pieces of the range; 0: not mapped
+  std::unique_ptr<Graph> captured{};                   // set during a capture
   Staging staging{};
 };
 
@@ -158,7 +158,7 @@ class Cuda final : public Backend {
   }
   bool pin(void* memory, std::size_t bytes) override {
     if (cudaHostRegister(memory, bytes, cudaHostRegisterDefault) == cudaSuccess) return true;
-    cudaGetLastError();  // a limit of the system (ulimit -l): copies are slower then
+    cudaGetLastError();  // clears the error: a limit of the system (ulimit -l), which only makes copies slower
     return false;
   }
   void unpin(void* memory) noexcept override { cudaHostUnregister(memory); }
@@ -169,7 +169,7 @@ class Cuda final : public Backend {
   void begin_capture(Stream stream) override {
     Open& own = of(stream);
     expect(own.captured == nullptr, "the work of a stream is captured already");
-    // The driver maps memory and the libraries make plans meanwhile, which the stricter modes forbid.
+    // During a capture the driver maps memory and libraries create plans, which the stricter modes forbid.
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "capturing a stream");
     own.captured = std::make_unique<Graph>();
   }
@@ -207,7 +207,7 @@ class Cuda final : public Backend {
   }
   void decommit(int device, std::size_t begin, std::size_t end) noexcept override {
     Open& own = open_[static_cast<std::size_t>(device)];
-    if (own.captured != nullptr) return;  // nobody may wait for the work on it
+    if (own.captured != nullptr) return;  // waiting for the device is an error during a capture
     bool waited = false;
     for (std::size_t i = (begin + piece - 1) / piece; (i + 1) * piece <= end; ++i) {
       if (own.pieces[i] == 0) continue;
@@ -233,10 +233,10 @@ class Cuda final : public Backend {
     expect(own != open_.end(), "a stream is none of the backend's");
     return *own;
   }
-  /// The graph that a stream's work is captured in; null: it is done.
+  /// The graph in which the stream's work is captured; null if there is no capture.
   Graph* captured(Stream stream) {
     const auto own = std::ranges::find(open_, stream, &Open::stream);
-    return own == open_.end() ? nullptr : own->captured.get();  // a side stream's is not
+    return own == open_.end() ? nullptr : own->captured.get();  // side streams are not captured
   }
 
   static std::string version(int number) {

@@ -11,7 +11,7 @@
 namespace lacuna::cuda {
 namespace {
 
-/// Folders to look in, the loader's own first.
+/// The folders to search, the loader's own (empty) first.
 std::vector<std::string> folders() {
   std::vector<std::string> all{""};
   for (const char* const named :

@@ -1,4 +1,4 @@
-// The backend of the stand-in: two devices whose memory is the host's.
+// The backend of the stand-in: two devices that use host memory.
 #include "core/backend.h"
 
 #include "core/error.h"
@@ -91,7 +91,8 @@ class StandIn final : public Backend {
     if (range == MAP_FAILED) fail("the stand-in cannot reserve {} bytes of addresses", bytes);
     return bases_[static_cast<std::size_t>(device)] = static_cast<std::byte*>(range);
   }
-  /// Called for each block that is handed out: it holds NaN then, so that no kernel counts on what was there before.
+  /// Called for each allocated block. Fills it with NaN, so that a kernel that relies on earlier contents fails its
+  /// test.
   bool commit(int device, std::size_t begin, std::size_t end) override {
     const std::size_t first = begin / piece * piece, last = (end + piece - 1) / piece * piece;
     std::byte* const base = bases_[static_cast<std::size_t>(device)];
@@ -99,7 +100,7 @@ class StandIn final : public Backend {
     stand_in::enqueue(stream(device), [=] { std::memset(base + begin, 0xff, end - begin); });
     return true;
   }
-  /// Any later read or write is a segmentation fault.
+  /// Makes any later access a segmentation fault.
   void decommit(int device, std::size_t begin, std::size_t end) noexcept override {
     const std::size_t first = (begin + piece - 1) / piece * piece, last = end / piece * piece;
     if (first >= last) return;

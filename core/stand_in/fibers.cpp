@@ -19,7 +19,8 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(LACUNA_THREAD_SANITIZER)  // this file itself is compiled without: it knows what orders threads
+#if defined(LACUNA_THREAD_SANITIZER)  // this file is compiled without the sanitizer and annotates the order of threads
+                                      // itself
 #include <sanitizer/tsan_interface.h>
 #endif
 #if !defined(__x86_64__)
@@ -33,7 +34,7 @@ constexpr std::size_t stack_bytes = 128 * 1024, guard_bytes = 4096;
 constexpr int warp_size = 32;
 constexpr std::uint32_t whole_warp = 0xffffffffU;
 
-// A switch of stacks: callee-saved registers and the stack pointer.
+// A context switch: saves callee-saved registers and exchanges the stack pointer.
 #if defined(__x86_64__)
 struct Context {
   void* stack_pointer = nullptr;
@@ -49,7 +50,7 @@ __asm__(
 void prepare(Context& context, std::byte* stack, void (*entry)()) {
   void** top = reinterpret_cast<void**>(stack + stack_bytes);
   *--top = nullptr;                         // keeps the stack aligned as after a call
-  *--top = reinterpret_cast<void*>(entry);  // where the first switch returns to
+  *--top = reinterpret_cast<void*>(entry);  // the address to which the first switch returns
   for (int i = 0; i < 6; ++i) *--top = nullptr;
   context.stack_pointer = top;
 }
@@ -67,7 +68,7 @@ void prepare(Context& context, std::byte* stack, void (*entry)()) {
 void swap(Context& from, Context& to) { swapcontext(&from.context, &to.context); }
 #endif
 
-// Annotations for the thread sanitizer: only barriers and exchanges order threads.
+// Annotations for the thread sanitizer. Only barriers and warp shuffles order threads.
 #if defined(LACUNA_THREAD_SANITIZER)
 void release(void* point) { __tsan_release(point); }
 void acquire(void* point) { __tsan_acquire(point); }
@@ -83,7 +84,7 @@ std::uint64_t& schedule() {
 
 struct Warp {
   std::uint64_t words[2][warp_size];
-  std::uint32_t present = 0;  // lanes that wait for the exchange under way
+  std::uint32_t present = 0;  // lanes that wait for the current shuffle
   std::uint64_t exchanges = 0;
 };
 
@@ -104,7 +105,7 @@ struct Fiber {
 
 void enter();
 
-/// The fibers of one thread of the host, kept for its next launch.
+/// The fibers of one host thread, kept for its next launch.
 class Fibers {
  public:
   ~Fibers() {
@@ -127,8 +128,8 @@ class Fibers {
     std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> shared;
     const Joined joined(*this);
     for (const std::int64_t block : order(grid.blocks, draw)) {
-      // A heap block of its own and of about its size, so that the address sanitizer sees its end; NaN, so that no
-      // kernel counts on zeros.
+      // Shared memory is a separate heap block of nearly its exact size, so that the address sanitizer detects
+      // overruns. It is filled with NaN, so that a kernel that relies on zeros fails its test.
       if (!keeps_shared) shared.clear();
       if (rounded > 0) {
         shared.emplace_back(static_cast<std::byte*>(std::aligned_alloc(16, rounded)), &std::free);
@@ -136,7 +137,8 @@ class Fibers {
         shared_ = shared.back().get();
       }
       block_ = block;
-      // Thread 0 is another fiber in the next block: what two blocks do to one place is a race of two fibers.
+      // Thread 0 is a different fiber in each block, so that the thread sanitizer sees accesses of two blocks to one
+      // address as a race of two fibers.
       first_ = static_cast<int>(block % threads_);
       for (int i = 0; i < threads_; ++i) fiber(i).thread = i;
       release_all();
@@ -150,7 +152,8 @@ class Fibers {
     const int first = current_->thread / warp_size * warp_size;
     lane = current_->thread - first;
     Warp& warp = warps_[static_cast<std::size_t>(first / warp_size)];
-    // Two sets in turn: a fast lane writes the next one while others read this one, and cannot be two ahead.
+    // Two sets of words alternate: a fast lane may write the next set while others read this one, but cannot be two
+    // sets ahead.
     std::uint64_t* const words = warp.words[warp.exchanges % 2];
     words[lane] = word;
     warp.present |= 1U << lane;
@@ -167,7 +170,7 @@ class Fibers {
     return words;
   }
 
-  /// The main loop of a fiber: one block after another.
+  /// The main loop of a fiber, with one block per iteration.
   void live() {
     for (;;) {
       Fiber& own = *current_;
@@ -188,19 +191,19 @@ class Fibers {
 
  private:
 #if defined(LACUNA_THREAD_SANITIZER)
-  static constexpr bool keeps_shared = true;  // freed memory would order the blocks that have it
+  static constexpr bool keeps_shared = true;  // reusing freed memory would order the blocks that use it
 #else
   static constexpr bool keeps_shared = false;
 #endif
 
-  /// Work done before a block, in this function's thread, is visible to the block's threads.
+  /// Makes earlier work of the host thread visible to the block's threads.
   void release_all() {
 #if defined(LACUNA_THREAD_SANITIZER)
     main_.identity = __tsan_get_current_fiber();
 #endif
     for (int i = 0; i < threads_; ++i) release(&fiber(i));
   }
-  /// Work of the threads is visible after a launch.
+  /// Makes the work of a launch's threads visible to the host thread after it.
   struct Joined {
     explicit Joined(Fibers& of) : fibers(of) {}
     ~Joined() {
@@ -241,7 +244,7 @@ class Fibers {
     for (int i = 0; i < threads_; ++i) fiber(i).state = State::ready;
     for (Warp& warp : warps_) warp.present = 0;
     for (;;) {
-      // Each fiber hands over to the next one in the order that is ready; the last one comes back here.
+      // Each fiber switches to the next ready one in the order; the last one returns here.
       place_ = 0;
       Fiber* const first = next_ready();
       const bool ran = first != nullptr;
@@ -272,7 +275,7 @@ class Fibers {
       for (int i = 0; i < threads_; ++i) fiber(i).state = State::ready;
     }
   }
-  /// Fibers in the middle of a kernel are thrown away with their stacks.
+  /// Discards fibers in the middle of a kernel by resetting their stacks.
   void abandon() {
     for (int i = 0; i < threads_; ++i) {
       Fiber& one = fiber(i);
@@ -303,7 +306,7 @@ class Fibers {
   }
   void switch_between(Fiber& from, Fiber& to) {
 #if defined(LACUNA_THREAD_SANITIZER)
-    __tsan_switch_to_fiber(to.identity, 1);  // 1: it orders nothing
+    __tsan_switch_to_fiber(to.identity, 1);  // 1: does not synchronize
 #endif
 #if defined(__SANITIZE_ADDRESS__)
     const void* const bottom = &to == &main_ ? main_bottom() : to.stack;
@@ -330,18 +333,18 @@ class Fibers {
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Warp> warps_;
-  std::vector<int> order_;  // of threads
-  int place_ = 0;           // in it
+  std::vector<int> order_;  // the order of threads
+  int place_ = 0;           // position in order_
   Fiber main_{};
   Fiber* current_ = nullptr;
   const Body* body_ = nullptr;
   std::exception_ptr thrown_;
-  int threads_ = 0, first_ = 0;  // of a block; the fiber of thread 0
+  int threads_ = 0, first_ = 0;  // threads per block; the fiber of thread 0
   std::byte* shared_ = nullptr;
   std::int64_t block_ = 0;
 };
 
-// The fibers that run on this thread of the host. Threads of a kernel ask for them at each exchange.
+// The fibers that run on this host thread. Kernel threads access them at each shuffle and barrier.
 [[gnu::tls_model("initial-exec")]] constinit thread_local Fibers* running = nullptr;
 
 void enter() {

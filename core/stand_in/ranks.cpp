@@ -1,4 +1,4 @@
-// Ranks of the stand-in: its memory is the host's, which the host's communicator sends as it is.
+// Ranks of the stand-in. Its memory is host memory, which the host's communicator sends directly.
 #include "core/backend.h"
 #include "core/communicator.h"
 #include "core/device_ranks.h"
@@ -34,7 +34,7 @@ class StandInRanks final : public Communicator {
   void abort(int code) override { host_->abort(code); }
 
  private:
-  /// The host's communicator, when the work on what it sends is done.
+  /// The host's communicator, once the queued work on the data to send is done.
   Communicator& after_work() const {
     backend(device_).synchronize(stream_of(device_));
     return *host_;

@@ -23,7 +23,7 @@ double sum_of_squares(const T* p, const T* q, std::int64_t begin, std::int64_t e
 
 template <class T>
 void draw_signs_on_cpu(const Tensor& a, const RandomStream& stream, const Tensor& out) {
-  constexpr std::int64_t at_once = 128;  // signs in one draw
+  constexpr std::int64_t at_once = 128;  // signs per draw
   const std::int64_t blocks = (a.count() + at_once - 1) / at_once;
   const T* const p = a.data<const T>();
   T* const q = out.data<T>();
@@ -60,7 +60,7 @@ const RegisterKernel cpu_draw_signs{
       with_float_type(a.dtype(), [&]<class T>(Type<T>) { draw_signs_on_cpu<T>(a, stream, out); });
     }};
 
-/// The squared difference of each of `parts` parts of consecutive elements; zeros on `meta`.
+/// The squared differences of `parts` parts of consecutive elements; zeros on `meta`.
 std::vector<double> squared_differences_of_parts(const Tensor& a, const Tensor& b, std::int64_t parts) {
   std::vector<double> sums(static_cast<std::size_t>(parts));
   std::vector<std::int64_t> bounds(sums.size() + 1);

@@ -8,7 +8,7 @@ template void map<Difference>(Stream, DType, std::int64_t, const Difference&, co
 
 namespace {
 
-/// A block a part.
+/// Each block sums one part.
 template <class T>
 struct SumSquares {
   static constexpr int threads = 256;
@@ -30,7 +30,7 @@ struct SumSquares {
   }
 };
 
-/// A thread has the 128 elements of a draw.
+/// Each thread handles the 128 elements of one draw.
 template <class T>
 struct Signs {
   static constexpr int threads = 64, at_once = 128;

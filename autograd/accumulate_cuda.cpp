@@ -16,7 +16,7 @@ const RegisterKernel cuda_subtract{subtract_elements, DeviceKind::cuda,
                                                a.data<const std::byte>(), b.data<const std::byte>(), out.raw());
                                    }};
 
-// Calibration reads the sums at once: it is not part of a step.
+// Waiting for the sums is fine, since calibration is not part of a step.
 const RegisterKernel cuda_squared_differences{
     sum_squared_differences, DeviceKind::cuda,
     [](const Tensor& a, const Tensor& b, std::span<const std::int64_t> bounds, std::span<double> sums) {

@@ -19,7 +19,7 @@ std::optional<BlockRange> parse_block_range(std::string_view text) {
   if (first_error != std::errc() || dash == end || *dash != '-') return {};
   const auto [rest, last_error] = std::from_chars(dash + 1, end, range.last);
   const bool is_valid = last_error == std::errc() && rest == end && range.first >= 0 && range.last > range.first;
-  if (!is_valid || range.path() != text) return {};  // no zeros in front
+  if (!is_valid || range.path() != text) return {};  // rejects leading zeros
   return range;
 }
 

@@ -12,14 +12,14 @@
 namespace lacuna {
 namespace {
 
-/// Adds the quantized tensors that the values of `tensor` come from: itself, or those it is rematerialized from.
+/// Adds the quantized tensors on which the values of `tensor` depend: itself, or those it is rematerialized from.
 void add_quantized(SavedTensor& tensor, std::vector<SavedTensor*>& all) {
   if (tensor.quantized() != nullptr && std::ranges::find(all, &tensor) == all.end()) all.push_back(&tensor);
   for (const SavedTensorPtr& source : tensor.sources())
     if (source) add_quantized(*source, all);
 }
 
-/// `config` with fewer bits and, where the number of bits allows it, the same groups.
+/// `config` with fewer bits and, if the number of bits allows it, the same groups.
 quant::QuantConfig coarser(const SavedTensorInfo& info, const quant::QuantConfig& config, int bits) {
   const quant::Grouping& grouping = config.grouping;
   const bool same_groups = grouping.kind != quant::Grouping::Kind::consecutive || quant::uses_hadamard(config.bits);
@@ -40,7 +40,7 @@ class CoarserScope {
   Quantized& quantized_;
 };
 
-/// The gradients that a node's backward gives; the tape stays as it is.
+/// Collects the gradients of a node's backward without changing the tape.
 class NodeGradients final : public BackwardPass {
  public:
   NodeGradients(Node& node, std::vector<Tensor> gradients) : inputs(node.edges.size()) {
@@ -60,11 +60,11 @@ class NodeGradients final : public BackwardPass {
   }
   Purpose purpose() const override { return Purpose::workspace; }
 
-  std::vector<Tensor> inputs;  // undefined where none is wanted
-  LeafGradients leaves{};      // of the parameters in a region
+  std::vector<Tensor> inputs;  // undefined if not wanted
+  LeafGradients leaves{};      // gradients of the parameters in a region
 };
 
-/// Applies `f` to each gradient that is defined.
+/// Applies `f` to each defined gradient.
 template <class F>
 std::vector<Tensor> map(const std::vector<Tensor>& gradients, const F& f) {
   std::vector<Tensor> all;
@@ -90,7 +90,7 @@ void BackwardCalibration::operator()(Node& node, std::int64_t id) {
     double parameters = 0;
     std::vector<SensitivityRecord::Flow> flows{};
   };
-  /// Squares of `given`, or of its difference from `other`.
+  /// Squared norms of `given`, or of its difference from `other`.
   const auto squares = [&](const NodeGradients& given, const NodeGradients* other) {
     Squares sums;
     for (std::size_t i = 0; i < given.inputs.size(); ++i) {
@@ -116,7 +116,8 @@ void BackwardCalibration::operator()(Node& node, std::int64_t id) {
       record_.follow(change.change, id, behind.parameters, behind.flows);
     }
   }
-  const std::int64_t number = id & 0xffffffff;  // on its tape: the tape's differs from process to process
+  const std::int64_t number =
+      id & 0xffffffff;  // the node's number on its tape; the tape's number differs between processes
   const RandomStream signs = random_stream(fmt::format("signs {}", number));
   const auto scattered = squares(
       NodeGradients(node, map(node.gradients, [&](const Tensor& all) { return with_random_signs(all, signs); })),
@@ -146,7 +147,7 @@ void BackwardCalibration::operator()(Node& node, std::int64_t id) {
 
 namespace {
 
-/// One pass of the step, whose gradients go into `gradients`.
+/// Runs one forward and backward pass of the step and collects its gradients in `gradients`.
 void run(MemoryPolicy& policy, const CalibrationStep& step, BackwardOptions options, LeafGradients& gradients) {
   const RecomputingScope recomputing;
   Tape tape(policy);
@@ -159,7 +160,7 @@ void run(MemoryPolicy& policy, const CalibrationStep& step, BackwardOptions opti
   tape.backward(loss, options);
 }
 
-/// Lists the quantized tensors. Rounds one of them by other draws than the policy does.
+/// Lists the quantized tensors, and rounds one of them with other draws than the policy's.
 class Redrawn final : public MemoryPolicy {
  public:
   explicit Redrawn(MemoryPolicy& base) : MemoryPolicy(base.quantizes()), base_(base) {}
@@ -173,7 +174,7 @@ class Redrawn final : public MemoryPolicy {
   std::int64_t recomputes(const ModuleRange& modules, std::string_view within) override {
     return base_.recomputes(modules, within);
   }
-  std::string key{};                       // of that tensor; empty: none
+  std::string key{};                       // the key of that tensor; empty: none
   std::map<std::string, int> quantized{};  // bits by key
 
  private:
@@ -212,7 +213,7 @@ Calibration calibrate_by_draws(MemoryPolicy& policy, const CalibrationStep& step
     double square = 0;
     for (const auto& [leaf, gradient] : usual) square += counted_error(other.at(leaf), gradient, gradient, measure);
     found.sensitivities[key] = square / 2 / code_variance(bits);
-    if (is_meta) break;  // one pass shows what memory it takes, and others show no more
+    if (is_meta) break;  // one pass suffices to measure memory
   }
   return found;
 }

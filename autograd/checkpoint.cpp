@@ -10,7 +10,7 @@
 namespace lacuna {
 namespace {
 
-/// The results of a region's op in forward.
+/// An op of a region, as noted in forward.
 struct RegionOp {
   struct Output {
     Shape shape;
@@ -34,12 +34,13 @@ struct CheckpointNode final : Node {
   MemoryPolicy* policy = nullptr;
   std::uint64_t tape_pass = 0;
   std::vector<RegionOp> ops{};
-  std::size_t ops_read = 0;  // ops before those at the end whose results backward does not read
+  std::size_t ops_read =
+      0;  // number of ops to recompute: all before the final ones whose results backward does not read
 
   void backward(std::vector<Tensor> output_gradients, BackwardPass& pass) override;
 };
 
-/// Notes the ops of a region's forward pass.
+/// Records the ops of a region's forward pass.
 class NoteOps final : public OpMode {
  public:
   explicit NoteOps(CheckpointNode& region) : region_(region) {}
@@ -57,7 +58,7 @@ class NoteOps final : public OpMode {
         noted.saves_result = true;
       } else if (const Variable& input = inputs[row.from.index]; input.defined()) {
         noted.saved_inputs.push_back(input.tensor().storage()->id());
-        // The region's input is held as the ops in the region would have it.
+        // The ops in the region determine how the region's input is held.
         for (const SavedTensorPtr& saved : region_.saved)
           if (saved && saved->is_of(input.tensor())) saved->add_hint(row.groups, op.heads());
       }
@@ -65,8 +66,8 @@ class NoteOps final : public OpMode {
     region_.ops.push_back(std::move(noted));
   }
 
-  /// How many ops have to run again: up to the last one that gave something that backward reads, or that such an op
-  /// reads. In a transformer's block the last linear layer and the sum behind it do not.
+  /// The number of ops to recompute: up to the last one whose result backward reads. In a transformer block, the last
+  /// linear layer and the sum after it are not recomputed.
   static std::size_t count_read(const std::vector<RegionOp>& ops) {
     std::size_t read = ops.size();
     for (std::set<std::uint64_t> saved; read > 0; --read) {
@@ -83,7 +84,7 @@ class NoteOps final : public OpMode {
   CheckpointNode& region_;
 };
 
-/// Follows a region that runs again, and skips what nobody reads.
+/// Checks that a recompute runs the same ops as forward, and skips the final ops that backward does not need.
 class FollowOps final : public OpMode {
  public:
   explicit FollowOps(const CheckpointNode& region) : region_(region) {}
@@ -109,7 +110,7 @@ class FollowOps final : public OpMode {
 };
 
 void CheckpointNode::backward(std::vector<Tensor> output_gradients, BackwardPass& pass) {
-  const RandomStateScope draws(state);  // of ops and of quantizers, which round in the region's own backward too
+  const RandomStateScope draws(state);  // for ops and for quantizers, which also round in the region's backward
   std::vector<Variable> again;
   std::vector<std::shared_ptr<Leaf>> input_leaves;
   for (std::size_t i = 0; i < saved.size(); ++i) {
@@ -122,7 +123,7 @@ void CheckpointNode::backward(std::vector<Tensor> output_gradients, BackwardPass
   }
   Tape tape(*policy, tape_pass, path);
   tape.set_observer(pass.observer());
-  bool reads_saved = false;  // the region's ops read quantized inputs from the codes that forward saved
+  bool reads_saved = false;  // whether the region's ops read inputs from the quantized copies that forward saved
   for (std::size_t i = 0; i < saved.size(); ++i) {
     if (!saved[i]) continue;
     reads_saved |= saved[i]->is_approximate();
@@ -193,7 +194,7 @@ std::vector<Variable> checkpoint(Label path, const CheckpointFunction& function,
     constants.push_back(input.defined() ? input.detach() : Variable());
   }
   node->saved_shapes = node->inputs;
-  inputs.clear();  // from here on the function decides how long they live
+  inputs.clear();  // from here on the function owns them
 
   std::vector<Variable> results = [&] {
     const NoGrad no_grad;

@@ -16,7 +16,7 @@
 namespace lacuna {
 namespace {
 
-constexpr std::int64_t page = 4096;  // offsets and sizes of unbuffered files are multiples of it
+constexpr std::int64_t page = 4096;  // granularity of offsets and sizes in direct I/O
 
 std::int64_t whole_pages(std::int64_t bytes) { return (bytes + page - 1) / page * page; }
 
@@ -29,7 +29,7 @@ void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
       page);
 }
 
-/// Writes or reads all of it; the error where that fails.
+/// Writes or reads all bytes. Returns the error number, or 0.
 template <class Transfer>
 int transfer_all(const Transfer& transfer, std::byte* data, std::int64_t bytes, std::int64_t offset) {
   while (bytes > 0) {
@@ -77,18 +77,20 @@ FileStore::~FileStore() {
 
 void FileStore::open_file() {
   const std::string folder = options_.folder.string();
-  for (const int direct : {O_DIRECT, 0}) {  // unbuffered if the disk can: the page cache would hold each byte once more
+  for (const int direct : {O_DIRECT, 0}) {  // direct if supported: the page cache would duplicate each byte
     file_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | direct, 0600);
     if (file_ >= 0) return;
   }
-  std::string name = (options_.folder / ".lacuna-offload-XXXXXX").string();  // a disk without files that have no name
+  std::string name =
+      (options_.folder / ".lacuna-offload-XXXXXX").string();  // the file system does not support O_TMPFILE
   file_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (file_ < 0) reject("memory.offload: cannot create a file in {}: {}", folder, text_of(errno));
   ::unlink(name.c_str());
 }
 
-/// Whether the disk has room for so many bytes of the file. A disk that can give them to the file ahead does: writing
-/// cannot run out of room then. On others they are free now, and another program may take them.
+/// Reserves the first `end` bytes of the file; false if the disk has no room for them. File systems with fallocate
+/// allocate them, so that writing cannot run out of space. On others they are only free at the moment, and another
+/// program may take them.
 bool FileStore::reserve(std::int64_t end) {
   if (end <= reserved_) return true;
   constexpr std::int64_t at_once = std::int64_t{64} << 20;
@@ -128,7 +130,7 @@ FileStore::Slot* FileStore::free_slot() {
   return slot == slots_.end() ? nullptr : &*slot;
 }
 
-/// The slot of the tensor that backward comes to last, if that was put before `id`.
+/// The clean slot of the tensor that backward needs last, if it was put before `id`.
 FileStore::Slot* FileStore::clean_slot_before(Id id) {
   for (const auto& [chunk, slot] : at_) {
     if (chunk.first >= id) break;
@@ -147,7 +149,7 @@ void FileStore::take(Slot& slot, const Chunk& chunk) {
   at_[chunk] = &slot;
 }
 
-/// A transfer is done: what nobody wants any more frees the slot.
+/// Ends a transfer. Frees the slot if its tensor is no longer needed.
 void FileStore::settle(Slot& slot, Slot::State state) {
   slot.state = slot.chunk.first == 0 ? Slot::State::free : state;
   changed_.notify_all();
@@ -215,7 +217,7 @@ Tensor FileStore::get(Id id, bool again) {
       else
         wait(lock);
     }
-    expect_working();  // its read may have failed while the chunk before was copied
+    expect_working();  // its read may have failed while the previous chunk was copied
     ++slot->pins;
     lock.unlock();
     copy_bytes(to + chunk.second * chunk_, slot->data, slot->bytes);
@@ -227,7 +229,7 @@ Tensor FileStore::get(Id id, bool again) {
       slot->chunk = {};
       slot->state = Slot::State::free;
     }
-    changed_.notify_all();  // another chunk is waited for, and this one's slot may be taken
+    changed_.notify_all();  // the next chunk is needed, and this one's slot may be reused
   }
   return into;
 }
@@ -265,7 +267,7 @@ void FileStore::write_loop() {
   }
 }
 
-/// The next chunk to read: of the tensor that backward has come to, then of those that were put before it.
+/// The next chunk to read: of the tensor that backward has reached, then of those put before it.
 std::optional<FileStore::Chunk> FileStore::wanted() const {
   if (cursor_ == 0) return {};
   for (auto at = live_.upper_bound(cursor_); at != live_.begin();) {
@@ -288,7 +290,7 @@ void FileStore::read_loop() {
       if (!chunk) return false;
       slot = free_slot();
       if (slot == nullptr) slot = clean_slot_before(chunk->first);
-      // Backward waits for this one, whatever else was read ahead.
+      // Backward waits for this chunk, so it may evict prefetched ones.
       if (slot == nullptr && *chunk == Chunk{cursor_, live_.at(chunk->first).next})
         slot = clean_slot_before(std::numeric_limits<Id>::max());
       return slot != nullptr;

@@ -26,15 +26,15 @@ HostStore::~HostStore() {
   while (!live_.empty()) drop(live_.begin()->first);
   try {
     release_blocks(0);
-  } catch (const Error&) {  // of a broken device, which has ended the run already
+  } catch (const Error&) {  // the device is broken, which has already ended the run
   }
 }
 
-/// Gives memory of the host back, the largest blocks first, until at most `bytes` are free.
+/// Releases free host memory, the largest blocks first, until at most `bytes` are free.
 void HostStore::release_blocks(std::int64_t bytes) {
   if (free_bytes_ <= bytes) return;
   Backend& own = backend(options_.device);
-  own.synchronize(own.side_stream(options_.device.index));  // a copy of it may be under way
+  own.synchronize(own.side_stream(options_.device.index));  // a copy of a block may be in progress
   while (free_bytes_ > bytes && !free_blocks_.empty()) {
     const auto last = std::prev(free_blocks_.end());
     if (last->second.is_pinned) own.unpin(last->second.data);
@@ -50,7 +50,7 @@ HostStore::Block HostStore::take_block(std::int64_t bytes) {
     free_bytes_ -= bytes;
     return block;
   }
-  // Batches of varying sizes would pile up blocks of all sizes.
+  // Without this, batches of varying sizes would accumulate blocks of all sizes.
   release_blocks(highest_ - bytes_);
   const AllocationScope scope({Purpose::saved, Label("offload"), {}});
   const std::int64_t pages = (bytes + page - 1) / page * page;
@@ -78,7 +78,8 @@ std::optional<OffloadStore::Id> HostStore::put(const Tensor& tensor) {
   return id;
 }
 
-/// Begins the copies of tensors after which half of the buffer was put, and lets go of those after which all of it was.
+/// Starts the copies of tensors after which `buffer` / 2 bytes have been put, and frees the device memory of those
+/// after which `buffer` bytes have.
 void HostStore::leave() {
   std::int64_t after = leaving_bytes_;
   for (const Id id : leaving_) {
@@ -104,7 +105,7 @@ void HostStore::leave() {
   }
 }
 
-/// The device's kernels from here on may use the memory that a copy reads or writes.
+/// Makes later kernels wait for the copy, so that they can use the memory that it reads or writes.
 void HostStore::wait_for_copy(Stored& stored) {
   if (stored.mark) wait_for(options_.device, *stored.mark);
   stored.mark.reset();
@@ -122,7 +123,7 @@ void HostStore::fetch(Stored& stored) {
   stored.mark = side.mark();
 }
 
-/// Fetches what backward will ask for next, as far as the buffer goes.
+/// Prefetches the tensors that backward needs next, as far as the buffer has room.
 void HostStore::fetch_before(Id id) {
   for (auto at = live_.lower_bound(id); at != live_.begin();) {
     Stored& stored = (--at)->second;
@@ -151,7 +152,7 @@ void HostStore::drop(Id id) noexcept {
   Stored& stored = found->second;
   try {
     wait_for_copy(stored);
-  } catch (const Error&) {  // of a broken device, which the next kernel reports
+  } catch (const Error&) {  // the device is broken, which the next kernel reports
   }
   if (!stored.has_left) {
     std::erase(leaving_, id);

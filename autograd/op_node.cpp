@@ -5,7 +5,7 @@
 namespace lacuna {
 namespace {
 
-/// The saved tensors of a node, in the shapes that its op knew them by.
+/// The saved tensors of a node, in the shapes in which its op saw them.
 class NodeTensors final : public SavedTensors {
  public:
   explicit NodeTensors(const OpNode& node) : node_(node) {}
@@ -28,7 +28,7 @@ class NodeTensors final : public SavedTensors {
   const OpNode& node_;
 };
 
-/// Each input of a product has a gradient of as many multiply-adds as forward.
+/// Multiply-adds of a node's backward. The gradient of each operand of a matrix product takes as many as forward.
 std::int64_t macs_of_gradients(const OpNode& node) {
   const InputSet factors = node.operation->matmul_operands();
   if (factors.empty()) return 0;
@@ -50,7 +50,7 @@ void OpNode::backward(std::vector<Tensor> output_gradients, BackwardPass& pass) 
   for (std::size_t i = 0; i < edges.size(); ++i) {
     const int input = static_cast<int>(i);
     if (!wanted.contains(input) || !operation->accumulates_into().contains(input)) continue;
-    if (edges[i].leaf && edges[i].leaf->gradient_type) continue;  // an op adds to its own type
+    if (edges[i].leaf && edges[i].leaf->gradient_type) continue;  // an op adds only to gradients of its own type
     if (Tensor gathered = pass.take_gradient(edges[i]); gathered.defined())
       grads[input] = std::move(gathered).reshape(inputs[i]);
   }

@@ -18,7 +18,7 @@ SavedTensor::SavedTensor(const Tensor& tensor, MemoryPolicy& policy, const TapeP
       version_(tensor.storage()->version()),
       is_parameter_(tensor.storage()->owner().purpose == Purpose::parameters),
       owner_(tensor.storage()->owner()) {
-  if (owner_.purpose == Purpose::saved) owner_.purpose = Purpose::transient;  // of another saved tensor until now
+  if (owner_.purpose == Purpose::saved) owner_.purpose = Purpose::transient;  // belonged to another saved tensor
 }
 
 SavedTensor::~SavedTensor() { free(); }
@@ -39,7 +39,8 @@ void SavedTensor::set_origin(Origin origin) {
   for (const SavedTensorPtr& source : origin_.sources) {
     if (!source) continue;
     source->results_.push_back(weak_from_this());
-    if (source->is_extra_output()) source->add_name();  // no variable does: it waits until this tensor is decided
+    if (source->is_extra_output())
+      source->add_name();  // no variable names it, so it waits until this tensor is decided
   }
 }
 
@@ -60,7 +61,7 @@ void SavedTensor::withdraw_reader() {
 }
 
 void SavedTensor::add_hint(Groups groups, std::int64_t heads) {
-  // Tokens whose scales differ lose most by a range that they share.
+  // Token groups win: tokens with different scales lose the most precision in a shared range.
   if (groups == Groups::token || (groups != Groups::run && producer_.groups == Groups::run)) {
     producer_.groups = groups;
     producer_.heads = heads;
@@ -115,7 +116,7 @@ bool SavedTensor::can_rematerialize() const {
 
 bool SavedTensor::is_optional() const { return std::ranges::all_of(readers_, &Reader::optional); }
 
-// An undecided source counts as kept: it considers the chain above it when it is finalized.
+// An undecided source counts as kept, since it considers the chain above it when it is finalized.
 int SavedTensor::chain_below() const {
   if (!holder_ || sources().empty()) return 0;
   int longest = 0;
@@ -132,7 +133,7 @@ void SavedTensor::raise_chain_above(int above) {
     if (source) source->raise_chain_above(above + 1);
 }
 
-// An input that its caller gave up is in no other hands.
+// An input that the caller has moved in is unique and so not borrowed.
 bool SavedTensor::is_borrowed() const { return producer_.op.text().empty() && tensor_.defined() && !tensor_.unique(); }
 
 SavedTensorInfo SavedTensor::info() const {
@@ -202,7 +203,7 @@ Hold SavedTensor::decide() const {
   const SavedTensorInfo known = info();
   const Hold hold = policy_.decide(known);
   expect_valid(hold, known, policy_);
-  // Signs or quantized values of a changed tensor would be wrong without notice; reading a kept one is an error.
+  // Signs or quantized values of a changed tensor would be silently wrong, but reading a kept one throws.
   const bool reads_values = hold.kind == Hold::sign_mask || hold.kind == Hold::quantize;
   return (reads_values || hold.store != nullptr) && is_changed() ? Hold{.kind = Hold::keep} : hold;
 }

@@ -51,7 +51,7 @@ Tape::Tape(MemoryPolicy& policy, std::uint64_t pass, Label region)
     : policy_(policy), place_{.tape = next_tape_id(), .pass = pass, .region = region} {}
 
 Tape::~Tape() {
-  // A variable that lives on knows its saved tensor, and that what it would be rematerialized from.
+  // A variable that outlives the tape refers to its saved tensor, and thereby to the sources of a rematerialization.
   for (const std::weak_ptr<SavedTensor>& saved : order_)
     if (const SavedTensorPtr alive = saved.lock()) alive->discard();
 }
@@ -103,8 +103,8 @@ void Tape::set_producer(Variable& variable, const Producer& producer, std::int64
 
 namespace {
 
-/// Records on `tape` that `op` made `recorded` of `inputs`. Decides what is saved: the tensor of each row of
-/// `op->saves()` with a wanted gradient in `for_grad_of`.
+/// Records on `tape` that `op` computed `recorded` from `inputs`. Saves the tensor of each row of `op->saves()` with a
+/// wanted gradient in `for_grad_of`.
 void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, const std::vector<Variable>& inputs,
             RecordedOp& recorded) {
   const std::vector<Tensor>& extra_outputs = recorded.extra_outputs;
@@ -125,7 +125,7 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
   }
   for (const Variable& result : recorded.outputs) node->outputs.push_back(result.shape());
   OpNode& added = *node;
-  std::unique_ptr<Node> unrecorded;  // no gradient goes through it
+  std::unique_ptr<Node> unrecorded;  // no gradient flows through it
   std::int64_t number = -1;
   if (added.wanted.empty())
     unrecorded = std::move(node);
@@ -134,7 +134,7 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
   for (std::size_t i = 0; i < extra_outputs.size(); ++i) {
     SavedTensorPtr saved = tape.saved_tensor(
         extra_outputs[i], {.op = name, .path = path, .source = lacuna::extra_output(static_cast<int>(i))});
-    saved->add_name();  // until this op is recorded
+    saved->add_name();  // held until this op is recorded
     saved_extras.push_back(std::move(saved));
   }
   for (std::size_t i = 0; i < recorded.outputs.size(); ++i) {
@@ -183,7 +183,7 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
 
 namespace {
 
-/// Tells the inputs' saved tensors how the op will use them, before what they came from is decided.
+/// Notes on the inputs' saved tensors how the op will use them, before their sources are finalized.
 void note_uses(Tape& tape, const Operation& op, const std::vector<Variable>& inputs) {
   InputSet wanted, read;
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -242,7 +242,7 @@ void Tape::finalize_released() {
 
 void Tape::finalize() {
   finalize_released();
-  // Later ones first: a tensor that is rematerialized becomes a reader of its sources.
+  // The order is reversed because a rematerialized tensor becomes a reader of its sources.
   for (auto saved = order_.rbegin(); saved != order_.rend(); ++saved)
     if (const SavedTensorPtr alive = saved->lock()) alive->finalize();
 }
@@ -260,7 +260,7 @@ class Tape::Pass final : public BackwardPass {
  public:
   Pass(Tape& tape, const BackwardOptions& options) : tape_(tape), options_(options), awaited_(tape.readers_) {}
 
-  /// The gradient to start from at `edge`.
+  /// Sets the initial gradient at `edge`.
   void start(const Edge& edge, Tensor gradient) {
     accumulate(edge, std::move(gradient));
     if (edge.leaf) leaf_done(*edge.leaf);
@@ -276,7 +276,7 @@ class Tape::Pass final : public BackwardPass {
       node.gradients.swap(gradients);
       return node.backward(std::move(gradients), *this);
     }
-    release_readers(node);  // no loss depends on it
+    release_readers(node);  // no loss depends on the node
     for (const Edge& edge : node.edges)
       if (edge.leaf) leaf_done(*edge.leaf);
     for (const std::shared_ptr<Leaf>& leaf : node.leaves) leaf_done(*leaf);
@@ -329,7 +329,7 @@ class Tape::Pass final : public BackwardPass {
 
   Tape& tape_;
   const BackwardOptions& options_;
-  std::unordered_map<const Leaf*, int> awaited_;  // readers that the pass has not gone by yet
+  std::unordered_map<const Leaf*, int> awaited_;  // number of readers that the pass has not passed yet
 };
 
 void Tape::backward(std::vector<std::pair<Variable, Tensor>> losses, const BackwardOptions& options) {
@@ -346,7 +346,7 @@ void Tape::backward(std::vector<std::pair<Variable, Tensor>> losses, const Backw
            "backward from {} {} with a gradient of {} {}", loss.shape(), name_of(loss.dtype()), gradient.shape(),
            name_of(gradient.dtype()));
     if (!gradient.defined()) gradient = Tensor::full(loss.shape(), 1, loss.dtype(), loss.device());
-    // Ops do not write into memory that the caller sees; a leaf would keep it as its own gradient.
+    // Ops do not write into memory that the caller also holds, but a leaf would keep it as its own gradient.
     if (loss.edge().leaf && !gradient.unique()) gradient = gradient.clone();
     starts.emplace_back(loss.edge(), std::move(gradient));
   }
@@ -354,7 +354,7 @@ void Tape::backward(std::vector<std::pair<Variable, Tensor>> losses, const Backw
   finalize();
   for (const std::weak_ptr<SavedTensor>& saved : order_)
     if (const SavedTensorPtr alive = saved.lock()) alive->set_retained(options.retain_graph);
-  consumed_ = true;  // also after an error, which leaves half of the gradients behind
+  consumed_ = true;  // set even if an error follows, which leaves partial gradients
   if (!starts.empty()) saved_bytes_ = at(ledger(starts.front().second.device()).live(), Purpose::saved);
   Pass pass(*this, options);
   for (const auto& [edge, gradient] : starts) pass.expect_from(edge);

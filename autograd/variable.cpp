@@ -5,7 +5,7 @@
 namespace lacuna {
 
 Variable::Value::~Value() {
-  tensor = {};  // first: from here on the saved tensor alone holds the memory
+  tensor = {};  // first, so that only the saved tensor holds the memory
   if (saved) saved->remove_name();
 }
 

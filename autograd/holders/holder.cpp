@@ -16,7 +16,7 @@ Holder make_holder(const Hold& hold, const HolderInputs& tensor) {
     case Hold::drop:
       return Dropped();
     case Hold::keep:
-      // Memory that somebody else holds too would stay.
+      // Offloading memory with other references would free nothing.
       if (hold.store != nullptr && tensor.is_owned && tensor.values.unique())
         if (const std::optional<OffloadStore::Id> id = hold.store->put(tensor.values))
           return Offloaded(*hold.store, *id, saved);
@@ -26,7 +26,7 @@ Holder make_holder(const Hold& hold, const HolderInputs& tensor) {
     case Hold::rematerialize:
       return Rematerialized(tensor.origin, tensor.info, tensor.values.device(), hold.signs ? sign_bits() : Tensor());
     case Hold::quantize:
-    case Hold::offload:  // no policy's answer
+    case Hold::offload:  // never a policy's answer
       break;
   }
   if (hold.slopes != nullptr) return Slopes(owned(quant::quantize_slopes(tensor.values, *hold.slopes)), *hold.slopes);

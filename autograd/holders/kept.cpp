@@ -8,7 +8,7 @@ Kept::Kept(const Tensor& values, std::uint64_t version, const Owner& before, con
 }
 
 void Kept::release() {
-  // Somebody else may still hold the memory.
+  // The memory may have other references, so it is returned to its earlier owner.
   if (is_owned_ && values_.defined() && values_.storage()->owner().purpose == Purpose::saved)
     values_.storage()->assign(before_);
   values_ = {};

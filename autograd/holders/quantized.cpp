@@ -24,7 +24,7 @@ void Quantized::release() {
 }
 
 quant::QuantizedTensor quantize(const Tensor& values, const std::string& key, const Hold& hold) {
-  // One random stream per tensor and step, whatever else the step draws.
+  // Each tensor and step has its own random stream, independent of the step's other draws.
   const RandomStream stream = random_stream(key);
   expect(stream.clock == nullptr, "{} is quantized by draws of the host: its step cannot be captured", key);
   const std::array<std::uint32_t, 4> draw =
@@ -44,20 +44,20 @@ quant::QuantizedTensor quantize(const Tensor& values, const std::string& key, co
     ranges.assign(groups, {infinity, -infinity});
     quant::quantize(values, hold.config, seed, unknown, ranges);
     const auto is_unseen = [](const quant::Range& range) { return range.min > range.max; };
-    if (std::ranges::any_of(ranges, is_unseen)) {  // the estimate starts with a step whose values are finite
+    if (std::ranges::any_of(ranges, is_unseen)) {  // the estimate starts with the first step that has finite values
       std::ranges::replace_if(ranges, is_unseen, quant::Range{});
       about_zero(ranges);
       return quant::quantize(values, hold.config, seed, ranges, {});
     }
   }
   about_zero(ranges);
-  std::vector<quant::Range> seen = ranges;  // a group without finite values stays as it is
+  std::vector<quant::Range> seen = ranges;  // unchanged for a group without finite values
   quant::QuantizedTensor quantized = quant::quantize(values, hold.config, seed, ranges, seen);
   about_zero(seen);
   const auto keep = static_cast<float>(running->decay), take = 1 - keep;
   for (std::size_t i = 0; i < groups; ++i)
     ranges[i] = {keep * ranges[i].min + take * seen[i].min, keep * ranges[i].max + take * seen[i].max};
-  running->ranges = std::move(ranges);  // last: after an error the same step is tried again
+  running->ranges = std::move(ranges);  // last, since the same step is retried after an error
   return quantized;
 }
 

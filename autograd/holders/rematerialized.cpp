@@ -14,7 +14,7 @@ Rematerialized::Rematerialized(Origin& origin, const SavedTensorInfo& info, Devi
       signs_(std::move(signs)) {
   for (const SavedTensorPtr& source : origin.sources)
     if (source) source->reserve_readers(origin.sources.size());
-  origin_ = std::move(origin);  // from here on nothing allocates
+  origin_ = std::move(origin);  // nothing allocates from here on
   const std::span<const Remat> table = origin_.op->rematerializes();
   for (std::size_t i = 0; i < origin_.sources.size(); ++i) {
     SavedTensor* const source = origin_.sources[i].get();
@@ -40,7 +40,7 @@ Operand Rematerialized::rows(Label reader) const {
   for (std::size_t i = 0; i < table.size(); ++i) {
     SavedTensor* const source = origin_.sources[i].get();
     if (source != nullptr && !table[i].by_rows && !source->is_approximate())
-      source->whole(reader);  // once for all blocks of rows
+      source->whole(reader);  // recomputes it once for all blocks of rows
     form.sources.push_back(source != nullptr ? source->operand(origin_.shapes[i], reader) : Operand());
   }
   return Operand(std::move(form), shape_, dtype_, device_, op_, path_);
@@ -48,11 +48,11 @@ Operand Rematerialized::rows(Label reader) const {
 
 Operand::Form Rematerialized::read(const ReadRequest& request) {
   if (!whole_.defined()) {
-    // A row of the shape that is read must be whole rows of the op's output.
+    // A row of the requested shape must consist of whole rows of the op's output.
     const std::int64_t width = request.shape.back(), own_width = shape_.back();
     const bool as_whole = request.as_whole || width == 0 || own_width == 0 || width % own_width != 0;
     const Operand values = rows(request.reader);
-    // Approximate values are computed again for each reader, by blocks.
+    // Approximate values are recomputed block by block for each reader.
     if (!as_whole || is_approximate()) return values.form();
     whole_ = values.whole();
     if (!request.retain_graph) release_sources();

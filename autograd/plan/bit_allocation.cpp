@@ -11,9 +11,9 @@
 namespace lacuna {
 namespace {
 
-/// From a tensor's way to one that costs no more.
+/// A step from a tensor's way to one that costs no more.
 struct Step {
-  double gain;  // of cost, per byte
+  double gain;  // cost saved per byte
   std::size_t tensor, from, to;
   bool operator<(const Step& other) const { return gain != other.gain ? gain < other.gain : tensor > other.tensor; }
 };
@@ -22,7 +22,8 @@ std::int64_t more_bytes(const std::vector<HoldCost>& ways, std::size_t from, std
   return ways[to].bytes - ways[from].bytes;
 }
 
-/// The step from way `from` that gains most for a byte, of those that take at most `left` more: the first of equals.
+/// The step from way `from` that saves the most cost per byte, among those that add at most `left` bytes; of equal ones
+/// the first.
 std::optional<Step> best_step(const std::vector<HoldCost>& ways, std::size_t tensor, std::size_t from,
                               std::int64_t left) {
   std::optional<Step> best;
@@ -52,7 +53,7 @@ HoldPlan choose_ways(std::span<const std::vector<HoldCost>> tensors, std::int64_
     const Step step = steps.top();
     steps.pop();
     const std::int64_t left = limit - plan.bytes, more = more_bytes(tensors[step.tensor], step.from, step.to);
-    if (more > left) {  // a smaller one may still fit
+    if (more > left) {  // a smaller step may still fit
       first = first.value_or(step.gain);
       offer(step.tensor, left);
       continue;
@@ -61,7 +62,7 @@ HoldPlan choose_ways(std::span<const std::vector<HoldCost>> tensors, std::int64_
     plan.ways[step.tensor] = step.to;
     offer(step.tensor, std::numeric_limits<std::int64_t>::max());
   }
-  // Lagrangian relaxation: bytes have a price in place of the limit, so that each tensor chooses by itself.
+  // Lagrangian relaxation: bytes have a price in place of the limit, so each tensor's choice is independent.
   const double price = first.value_or(0);
   plan.least_cost = -price * static_cast<double>(limit);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -84,7 +85,7 @@ double code_variance(int bits) { return bits == exact_bits ? 0 : quant::relative
 
 namespace {
 
-/// As `bit_widths`, without `exact_bits` if the tensor may not be kept.
+/// The ways of `bit_widths`, without `exact_bits` if the tensor may not be kept.
 std::vector<HoldCost> ways_of(const BitChoice& choice) {
   std::vector<HoldCost> ways;
   for (const int bits : bit_widths)

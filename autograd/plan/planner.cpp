@@ -15,7 +15,7 @@
 namespace lacuna {
 namespace {
 
-/// Adds up the time of ops.
+/// Sums the predicted time of ops.
 class TimeObserver final : public Observer {
  public:
   explicit TimeObserver(const CostTable& costs) : costs_(costs) {}
@@ -29,7 +29,7 @@ class TimeObserver final : public Observer {
   const CostTable& costs_;
 };
 
-/// `1 region`, `2 regions`.
+/// A count with its noun: `1 region`, `2 regions`.
 std::string counted(std::ptrdiff_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
@@ -46,12 +46,12 @@ class Planner {
       return result({.group_size = o_.group_size, .bytes = counted_bytes(exact_.recorded_bytes)}, true);
     if (o_.quantize) sensitivities_ = o_.sensitivities();
     search();
-    // Predictions of peaks are rough: the best few are tried.
+    // Predictions of peaks are rough, so the best few candidates are tried.
     std::ranges::stable_sort(candidates_, {}, &Candidate::score);
     std::optional<MemoryPlan> best, least;
     const std::size_t most = o_.of_saved ? 2 : 6;
     for (std::size_t i = 0; i < candidates_.size() && (i < most || !best); ++i) {
-      if (i > 0 && candidates_[i].score > static_cast<double>(o_.budget)) break;  // none behind it fits
+      if (i > 0 && candidates_[i].score > static_cast<double>(o_.budget)) break;  // no later one fits
       MemoryPlan plan = confirmed(candidates_[i]);
       if (!best && plan.bytes <= o_.budget) widen(candidates_[i].graph, plan);
       if (!least || plan.bytes < least->bytes) least = plan;
@@ -66,13 +66,13 @@ class Planner {
   struct Candidate {
     Regions regions;
     StepGraph graph;
-    double score;  // predicted cost; of one that does not fit its bytes, which are more than any cost
+    double score;  // predicted cost; if it does not fit, its bytes, which exceed any cost
   };
 
   StepGraph record(const Regions& regions, int bits) const {
     return StepGraph::record(o_.step, regions, bits, o_.group_size, o_.costs);
   }
-  /// Replaces the predicted bytes and time of ops by those of a step. `op_seconds`: predicted.
+  /// Replaces the predicted bytes and time of ops by those of a step on `meta`. `op_seconds`: the predicted time.
   void run(MemoryPlan& plan, double op_seconds) const {
     PlannedPolicy policy(plan, "planned", o_.store);
     TimeObserver time(o_.costs);
@@ -83,8 +83,8 @@ class Planner {
     return o_.of_saved ? bytes.saved : std::max(bytes.peak + o_.beside_step, o_.floor);
   }
 
-  /// Looks along each chain for the set of regions with the least cost. Chains from all blocks alone come into question
-  /// where those are better than some of the blocks.
+  /// Searches each chain for the set of regions with the least cost. Chains that start from all blocks are tried only
+  /// if recomputing all blocks is better than recomputing some.
   void search() {
     double best = std::numeric_limits<double>::infinity();
     Regions regions;
@@ -103,7 +103,7 @@ class Planner {
     for (const RegionChain& chain : run_chains(exact_, true, !o_.of_saved)) try_chain(chain);
   }
 
-  /// The least score and its place, where scores fall to one minimum and rise behind it.
+  /// The least score along a chain and its index, if scores are unimodal: they fall to one minimum and then rise.
   std::pair<double, std::size_t> least_along(const RegionChain& chain) {
     std::map<std::size_t, double> scores;
     const auto score = [&](std::size_t at) {
@@ -127,7 +127,7 @@ class Planner {
     Candidate& added = candidates_.back();
     weigh(added.graph);
     MemoryPlan plan = divided(added, o_.budget);
-    // A prediction that does not fit may be wrong, or tell how far it is from fitting.
+    // If the prediction does not fit, a step shows whether it is wrong or by how much it does not fit.
     if (plan.bytes > o_.budget) run(plan, added.graph.seconds());
     added.score = plan.bytes <= o_.budget ? plan.cost() : static_cast<double>(plan.bytes);
     return added.score;
@@ -141,7 +141,8 @@ class Planner {
     for (GraphTensor& tensor : graph.tensors) {
       if (!tensor.can_quantize || tensor.is_input) continue;
       auto known = sensitivities_.find(tensor.key);
-      if (known == sensitivities_.end())  // the output of a recomputed region: the last tensor within it
+      if (known ==
+          sensitivities_.end())  // the output of a recomputed region gets the sensitivity of the last tensor in it
         for (const GraphTensor& other : exact_.tensors)
           if (lies_in(other.path, tensor.path) && sensitivities_.contains(other.key))
             known = sensitivities_.find(other.key);
@@ -154,11 +155,11 @@ class Planner {
   /// A plan that the graph predicts to fit `budget`; if none does, the one with the fewest bytes.
   MemoryPlan divided(const Candidate& candidate, std::int64_t budget) const {
     const StepGraph& graph = candidate.graph;
-    std::vector<std::size_t> tensors;                      // whose bytes are to be chosen
-    std::vector<Choices> choices_of;                       // of each
-    std::vector<std::vector<HoldCost>> ways;               // the same
-    std::vector<std::int64_t> held;                        // by each tensor of the graph
-    std::vector<std::int64_t> back(graph.tensors.size());  // bytes that come back from the file, the same
+    std::vector<std::size_t> tensors;                      // indices of the tensors with a choice
+    std::vector<Choices> choices_of;                       // the choices of each of `tensors`
+    std::vector<std::vector<HoldCost>> ways;               // the costs of these choices
+    std::vector<std::int64_t> held;                        // bytes held, for each tensor of the graph
+    std::vector<std::int64_t> back(graph.tensors.size());  // bytes loaded from the store, likewise
     std::int64_t fixed = graph.recorded_bytes.saved, fewest = 0, most = 1;
     std::int64_t left_on_file = o_.store_budget > 0 ? o_.store_budget : std::numeric_limits<std::int64_t>::max();
     for (const GraphTensor& tensor : graph.tensors) {
@@ -174,7 +175,7 @@ class Planner {
         left_on_file -= tensor.size.exact_bytes;
       }
       if (choices.empty()) continue;
-      if (o_.of_saved && tensor.in_region) choices = {{}};  // takes nothing of the budget
+      if (o_.of_saved && tensor.in_region) choices = {{}};  // does not count in the budget
       tensors.push_back(held.size() - 1);
       std::vector<HoldCost>& costs = ways.emplace_back();
       for (const MemoryPlan::Choice& choice : choices)
@@ -221,8 +222,8 @@ class Planner {
     return plan;
   }
 
-  /// Gives a tensor of a region that runs again its cheapest way where the peak lies elsewhere. `tensors`: numbers of
-  /// those that have `ways`.
+  /// Gives tensors of recomputed regions their cheapest way if the peak is elsewhere. `tensors`: indices of the tensors
+  /// that have `ways`.
   void relax_regions(const StepGraph& graph, const std::vector<std::size_t>& tensors,
                      const std::vector<std::vector<HoldCost>>& ways, std::int64_t budget,
                      std::vector<std::int64_t>& held, const std::vector<std::int64_t>& back,
@@ -246,11 +247,11 @@ class Planner {
     }
   }
 
-  /// The plan with most bytes that fits by a real step; if none does, the one with the fewest.
+  /// The plan with the most bytes that a step on `meta` confirms to fit; if none fits, the one with the fewest.
   MemoryPlan confirmed(const Candidate& candidate) const {
     std::optional<MemoryPlan> best;
-    std::int64_t target = o_.budget;                                        // of predicted bytes
-    std::int64_t low = 0, high = std::numeric_limits<std::int64_t>::max();  // that fit, and do not
+    std::int64_t target = o_.budget;                                        // target of predicted bytes
+    std::int64_t low = 0, high = std::numeric_limits<std::int64_t>::max();  // targets that fit, and that do not
     std::int64_t step = 1, before = -1;
     constexpr int rounds = 10;
     constexpr double enough = 0.98;
@@ -268,13 +269,14 @@ class Planner {
       (left >= 0 ? low : high) = target;
       if (left >= 0) step = 1;
       target += left * step;
-      if (left < 0) step *= 2;  // the peak may be where the plan changes nothing
+      if (left < 0) step *= 2;  // the peak may be at a place that the plan does not affect
       if (target >= high || (target <= low && low > 0)) target = low + (high - low) / 2;
     }
     return *best;
   }
 
-  /// A jump of the peak may leave a part of the budget unused: gives single tensors more bits as long as that fits.
+  /// Gives single tensors more bits as long as the plan fits, since a jump of the peak may leave part of the budget
+  /// unused.
   void widen(const StepGraph& graph, MemoryPlan& plan) const {
     constexpr double enough = 0.95;
     int tries = 48;
@@ -292,8 +294,8 @@ class Planner {
     }
   }
 
-  /// The part of the disk's time that a step waits, if all tensors that can be offloaded are. The disk works beside the
-  /// computation; at least a tenth of its time shows.
+  /// The fraction of the disk's time for which a step waits if all eligible tensors are offloaded. The disk works
+  /// concurrently with the computation; at least a tenth of its time is exposed.
   double waited_share() const {
     constexpr double least = 0.1;
     double disk = 0;
@@ -301,7 +303,7 @@ class Planner {
       if (tensor.can_offload) disk += 2 * static_cast<double>(tensor.size.exact_bytes) / o_.costs.disk;
     return std::clamp(disk > 0 ? 1 - exact_.seconds() / disk : 0, least, 1.0);
   }
-  /// Seconds of a micro-batch.
+  /// Time of a micro-batch.
   double step_seconds() const { return exact_seconds_ / static_cast<double>(o_.micro_batches); }
   double seconds_of(const GraphTensor& tensor, const MemoryPlan::Choice& choice) const {
     if (choice.offloaded) return o_.costs.offload_seconds(tensor.size.exact_bytes, waited_);
@@ -315,7 +317,7 @@ class Planner {
   }
 
   PlannerResult result(MemoryPlan plan, bool fits) const {
-    std::map<int, std::int64_t, std::greater<>> counts;  // of tensors, by their bits
+    std::map<int, std::int64_t, std::greater<>> counts;  // number of tensors by bits
     std::int64_t kept = 0, offloaded = 0;
     for (const auto& [key, choice] : plan.tensors)
       ++(choice.kept ? kept : choice.offloaded ? offloaded : counts[choice.bits]);

@@ -26,7 +26,7 @@ std::vector<Block> blocks_of(const StepGraph& graph) {
   return blocks;
 }
 
-/// `.attn` of `blocks.3.attn`.
+/// The last component of a region's path: `.attn` for `blocks.3.attn`.
 std::string last_name(const GraphRegion& region) { return region.path.substr(region.path.rfind('.')); }
 
 Regions all_of(const std::vector<Regions>& by_block) {
@@ -48,7 +48,7 @@ std::vector<Regions> alone(const std::vector<Block>& blocks, bool nested) {
 
 std::vector<RegionChain> block_chains(const StepGraph& graph) {
   const std::vector<Block> blocks = blocks_of(graph);
-  std::vector<std::string> names{"", "."};  // what the names of parts begin with: none, all
+  std::vector<std::string> names{"", "."};  // prefixes of part names: none, all parts
   std::vector<double> rates;                // bytes freed per second
   for (const Block& block : blocks) {
     rates.push_back(static_cast<double>(block.region->inner_bytes) / block.region->seconds);
@@ -79,7 +79,7 @@ std::vector<RegionChain> block_chains(const StepGraph& graph) {
 
 std::vector<RegionChain> run_chains(const StepGraph& graph, bool from_all, bool of_peak) {
   const std::vector<Block> blocks = blocks_of(graph);
-  std::vector<std::pair<std::size_t, std::size_t>> sequences;  // first block and end
+  std::vector<std::pair<std::size_t, std::size_t>> sequences;  // first block and end of each sequence
   std::size_t longest = 1;
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     const std::string& sequence = blocks[b].region->sequence;
@@ -93,7 +93,8 @@ std::vector<RegionChain> run_chains(const StepGraph& graph, bool from_all, bool 
     if (from_all) by_block = alone(blocks, nested);
     RegionChain chain{all_of(by_block)};
     for (const auto& [first, end] : sequences)
-      for (std::size_t pieces = (end - first + length - 1) / length, i = 0; i < pieces; ++i) {  // as equal as can be
+      for (std::size_t pieces = (end - first + length - 1) / length, i = 0; i < pieces;
+           ++i) {  // of nearly equal length
         const std::size_t begin = first + (end - first) * i / pieces, stop = first + (end - first) * (i + 1) / pieces;
         if (!from_all) {
           by_block[begin] = {blocks[begin].region->path};

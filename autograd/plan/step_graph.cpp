@@ -15,8 +15,8 @@ namespace {
 
 std::int64_t mask_bytes(const SavedTensorInfo& info) { return (info.shape.count() + 7) / 8; }
 
-/// Holds every tensor that can be quantized in as many bits, notes each decision, and each op with the memory it
-/// brought. Events alternate: before each op what lies between it and the last one, then the op.
+/// Quantizes every tensor that can be to the given bits, and records each decision and each op with its memory. Events
+/// alternate: the interval before an op, then the op.
 class Recorder final : public MemoryPolicy, public Observer {
  public:
   Recorder(StepGraph& graph, int bits, const CostTable& costs)
@@ -63,7 +63,7 @@ class Recorder final : public MemoryPolicy, public Observer {
   }
 
   void before(Phase phase, const Operation& op, Label path) override {
-    // Another micro-batch begins: the last one stands for all, since it finds the gradients of those before it.
+    // Another micro-batch begins. The last one represents all, since gradients of earlier ones exist during it.
     if (phase == Phase::forward && graph_.backward_begin > 0 && !is_recomputing()) restart();
     if (phase == Phase::backward) entered_.emplace(Place{Label(op.name()), path}, graph_.events.size());
     note({.backward = graph_.backward_begin > 0, .path = std::string(path.text())});
@@ -77,7 +77,7 @@ class Recorder final : public MemoryPolicy, public Observer {
           .seconds = costs_.op_seconds(work.macs, work.bytes)});
   }
 
-  /// Fills in what is known at the end of the step.
+  /// Fills in the values that are known only at the end of the step.
   void finish() {
     note({.backward = true});
     for (GraphTensor& tensor : graph_.tensors) {
@@ -106,7 +106,7 @@ class Recorder final : public MemoryPolicy, public Observer {
     walked_.clear();
     entered_.clear();
   }
-  /// The last event of a region's backward: of the reader `recompute`.
+  /// The last event of a region's backward, for the reader `recompute`.
   std::size_t last_in(std::string_view region) const {
     for (std::size_t i = graph_.events.size(); i-- > graph_.backward_begin;)
       if (lies_in(graph_.events[i].path, region)) return i + 1;
@@ -139,9 +139,9 @@ class Recorder final : public MemoryPolicy, public Observer {
   Ledger& account_;
   PlannedRegions planned_;
   std::vector<Use> uses_;
-  std::map<Place, std::size_t> entered_;                                // the first event of its backward
-  std::map<Place, std::size_t> walked_;                                 // behind the last event of its backward
-  std::map<std::string, std::pair<std::string, std::int64_t>> blocks_;  // sequence and number
+  std::map<Place, std::size_t> entered_;                                // first event of the op's backward
+  std::map<Place, std::size_t> walked_;                                 // one past the last event of the op's backward
+  std::map<std::string, std::pair<std::string, std::int64_t>> blocks_;  // sequence and index of a block
 };
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace lacuna {
 namespace {
 
-// In a checkpoint.
+// Numbers per tensor in a checkpoint.
 constexpr std::int64_t numbers_a_tensor = 6;
 constexpr std::string_view tensor_prefix = "tensor ";
 
@@ -55,9 +55,9 @@ quant::QuantConfig Adaptive::config_of(const SavedTensorInfo& info) {
   if (info.pass != pass_) begin_pass(info.pass);
   Planned& tensor = tensors_[info.key()];
   tensor.choice = bit_choice(info, group_size_);
-  // Not planned yet: whole bits below the average, ranges within it. At an average of 4 these are 3, which a
-  // calibration by draws needs: from 4 on no means are held, and where those are nearly all, it would speak of them
-  // alone.
+  // Without a plan yet, the tensor gets the whole bits that fit the average with ranges included. At an average of 4
+  // these are 3, which calibration by draws needs: from 4 bits on no means are stored, and if the means are most of the
+  // values, calibration would measure only them.
   if (tensor.bits == 0) {
     const std::int64_t ranges = std::max(tensor.choice.range_bytes, tensor.choice.hadamard_bytes);
     const double own = bits_ - 8.0 * static_cast<double>(ranges) / static_cast<double>(tensor.choice.elements);
@@ -79,7 +79,7 @@ void Adaptive::begin_pass(std::uint64_t pass) {
   if (!calibration_bits_ && !std::exchange(calibrated_, false)) ++passes_;
 }
 
-/// The plan once the last pass is over.
+/// The plan after the last pass.
 Adaptive::Plan Adaptive::after_pass() const { return plan_is_stale_ && !quantized_.empty() ? divided() : tensors_; }
 
 void Adaptive::calibrate(int bits, const std::function<Calibration()>& measure) {
@@ -105,19 +105,19 @@ void Adaptive::calibrate(int bits, const std::function<Calibration()>& measure) 
 
 void Adaptive::learn(const Sensitivities& sensitivities) {
   for (const auto& [key, value] : sensitivities) {
-    if (!quantized_.contains(key) || !std::isfinite(value)) continue;  // a rule's; a pass that diverged
+    if (!quantized_.contains(key) || !std::isfinite(value)) continue;  // held by a rule, or the pass diverged
     Planned& tensor = tensors_[key];
     tensor.sensitivity = tensor.measured ? smoothing_ * tensor.sensitivity + (1 - smoothing_) * value : value;
     tensor.measured = true;
   }
 }
 
-/// Divides the bytes among the tensors of the last pass: those that forward saves, and those of each region that runs
-/// again, which are there at other times.
+/// Divides the bytes among the tensors of the last pass, separately for those saved in forward and for those of each
+/// recomputed region, which exist at other times.
 Adaptive::Plan Adaptive::divided() const {
   Plan plan = tensors_;
   std::map<Label, std::vector<Planned*>> groups;  // by region
-  double elements = 0, sensitivity = 0;           // of what was measured
+  double elements = 0, sensitivity = 0;           // sums over measured tensors
   for (const auto& [key, region] : quantized_) {
     Planned& tensor = plan[key];
     groups[region].push_back(&tensor);
@@ -130,7 +130,7 @@ Adaptive::Plan Adaptive::divided() const {
   for (const auto& [region, tensors] : groups) {
     std::vector<BitChoice> choices;
     double all = 0;           // elements
-    std::int64_t ranges = 0;  // bytes, of as many bits everywhere
+    std::int64_t ranges = 0;  // bytes of ranges with equal bits everywhere
     for (const Planned* tensor : tensors) {
       const BitChoice& choice = choices.emplace_back(tensor->choice);
       all += static_cast<double>(choice.elements);
@@ -215,7 +215,7 @@ void Adaptive::set_state(const std::map<std::string, Tensor>& state) {
       reject("memory policy adaptive: expected `passes`, `planned for` and tensors, got \"{}\"", name);
     }
   }
-  // Other bits or groups were asked for then: the first pass has no plan, and its end makes one of what is known.
+  // The state was saved under other bits or groups: the first pass has no plan, and one is made after it.
   if (stale)
     for (auto& [key, tensor] : tensors) tensor.bits = 0;
   tensors_ = std::move(tensors);

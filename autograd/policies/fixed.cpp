@@ -1,4 +1,4 @@
-// The policy `fixed`: as many bits for every tensor.
+// The policy `fixed`: the same number of bits for every tensor.
 #include "autograd/policies/quantizing.h"
 
 namespace lacuna {

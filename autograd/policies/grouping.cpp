@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t longest_group = quant::max_hadamard_group;
 
-/// The part of a token's channels that shares a range, where the op hints that tokens' scales differ; 0 otherwise.
+/// The number of a token's channels that share a range, if the op hints that tokens' scales differ; 0 otherwise.
 std::int64_t token_group(const SavedTensorInfo& info) {
   constexpr std::int64_t shortest = 16;
   const std::int64_t channels = info.shape.back(), parts = (channels + longest_group - 1) / longest_group;
@@ -38,7 +38,7 @@ bool lies_by_heads(const SavedTensorInfo& info) { return info.groups == Groups::
 quant::Grouping column_groups(const SavedTensorInfo& info, std::int64_t size) {
   if (lies_by_heads(info))
     return {.kind = quant::Grouping::Kind::columns, .size = info.shape[2] * info.shape[3], .row_axes = 3};
-  // The largest power of two that divides the width of one head (a packed projection holds three a head).
+  // The group width is the largest power of two that divides a head's width (a packed projection has three per head).
   const std::int64_t width = info.shape.back() / (info.shape.back() % info.heads == 0 ? info.heads : 1);
   const std::int64_t columns = std::min<std::int64_t>(width & -width, 64);
   constexpr std::int64_t narrowest = 8;

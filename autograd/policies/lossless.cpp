@@ -1,4 +1,4 @@
-// The policies whose gradients are the very same bits: `keep` and `exact`.
+// The lossless policies `keep` and `exact`, whose gradients are bitwise identical.
 #include "autograd/policies/lossless.h"
 
 namespace lacuna {
@@ -28,8 +28,8 @@ class Keep final : public MemoryPolicy {
   Hold decide(const SavedTensorInfo& info) override { return {.kind = info.optional ? Hold::drop : Hold::keep}; }
 };
 
-/// Rematerializes what is cheap, and keeps one bit where only a sign is needed. The bits of gradients are those of
-/// `keep`.
+/// Rematerializes tensors that are cheap to recompute, and keeps one bit per element if only signs are needed.
+/// Gradients are bitwise those of `keep`.
 class Exact final : public MemoryPolicy {
  public:
   static constexpr std::string_view policy_name = "exact";

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::string_literals;
 
-/// Whether a setting of two words is the second.
+/// Whether a setting with two possible words is the second; rejects other words.
 bool chosen(const Settings& settings, std::string_view name, std::string_view first, std::string_view second) {
   const std::string& word = settings.text(name);
   if (word != first && word != second)
@@ -22,10 +22,10 @@ bool chosen(const Settings& settings, std::string_view name, std::string_view fi
   return word == second;
 }
 
-/// 8 bits, ranges by head and by runs of channels, carried from step to step with a decay. Values outside the estimated
-/// range saturate. The settings `ranges`, `rounding`, `symmetric`, `groups` and `decay` are the choices that the paper
-/// compares (tables 2 to 6); the defaults are Mesa's own. Each kind of op can be switched off, as in the paper's
-/// ablation (table 7): a tensor that only such ops read is held as `exact` holds it. Tensors that other ops read, and
+/// Quantizes to 8 bits with running ranges per head or per run of channels, updated with a decay. Values outside the
+/// estimated range saturate. The settings `ranges`, `rounding`, `symmetric`, `groups` and `decay` are the choices that
+/// the paper compares (tables 2 to 6); the defaults are Mesa's own. Each kind of op can be switched off, as in the
+/// paper's ablation (table 7): a tensor that only such ops read is held as by `exact`. Tensors that other ops read, and
 /// inputs of recomputed regions, are quantized.
 class Mesa final : public QuantizingPolicy {
  public:
@@ -93,7 +93,7 @@ class Mesa final : public QuantizingPolicy {
     for (const auto& [key, running] : running_) {
       if (running.ranges.empty()) continue;
       quant::Range all = running.ranges.front();
-      double width = 0;  // mean over groups
+      double width = 0;  // mean width of the groups' ranges
       for (const quant::Range& range : running.ranges) {
         all = {std::min(all.min, range.min), std::max(all.max, range.max)};
         width += (range.max - range.min) / static_cast<double>(running.ranges.size());
@@ -132,7 +132,7 @@ class Mesa final : public QuantizingPolicy {
     const quant::Grouping all{.kind = quant::Grouping::Kind::columns, .size = info.shape.back()};
     if (by_tensor_) return all;
     const quant::Grouping columns = column_groups(info, group_size_);
-    // Runs have no estimate, which a symmetric range comes from.
+    // Consecutive groups have no running estimate, which a symmetric range requires.
     return symmetric_ && columns.kind == quant::Grouping::Kind::consecutive ? all : columns;
   }
   RunningRanges* running_of(const SavedTensorInfo& info, const quant::QuantConfig& config) override {

@@ -17,7 +17,7 @@ Hold planned_hold(const SavedTensorInfo& info, int bits, bool quantizes, std::in
   if (!quantizes) return decide_exactly(info);
   const Hold lossless = beside_quantized(decide_exactly(info), info);
   if (lossless.kind != Hold::keep || bits == exact_bits || !worth_quantizing(info)) return lossless;
-  // Pixels have 8 bits to begin with.
+  // Images have 8 bits originally.
   if (info.is_input()) return hold_quantized(lossless, info, {.bits = 8, .rounding = quant::Rounding::dithered});
   return hold_quantized(lossless, info, run_config(info, bits, group_size));
 }
@@ -45,7 +45,7 @@ std::int64_t PlannedRegions::recomputes(const ModuleRange& modules, std::string_
   if (ranges == ranges_.end()) return 0;
   for (const std::string& path : ranges->second) {
     Region& region = regions_.at(path);
-    // A region of the whole sequence goes by the sequence's name.
+    // A region of the whole sequence has the sequence's name.
     const bool runs_now = within == path || (region.count == modules.count && within == modules.path);
     if (runs_now || modules.first + region.count > modules.end) continue;
     region.used = true;

@@ -49,7 +49,7 @@ Hold QuantizingPolicy::decide(const SavedTensorInfo& info) {
   if (lossless.kind != Hold::keep || !worth_quantizing(info) || !applies_to(info)) return lossless;
   if (holds_slopes_ && info.results_unread)
     if (const quant::SlopeLevels* const slopes = slopes_of(info)) return {.kind = Hold::quantize, .slopes = slopes};
-  // Pixels had 8 bits to begin with; with fewer the first layer learns from other images.
+  // Images have 8 bits originally; with fewer, the first layer would be trained on different images.
   if (info.is_input()) return hold_quantized(lossless, info, {.bits = 8, .rounding = quant::Rounding::dithered});
   const quant::QuantConfig config = config_of(info);
   Hold hold = hold_quantized(lossless, info, config);

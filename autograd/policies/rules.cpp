@@ -14,7 +14,7 @@
 namespace lacuna {
 namespace {
 
-/// The pattern of a path and of those that differ from it in numbers: `blocks.*.attn` of `blocks.3.attn`.
+/// The pattern for a path and those that differ from it only in numbers: `blocks.*.attn` for `blocks.3.attn`.
 std::string with_any_number(std::string_view path) {
   std::string pattern;
   for (std::size_t begin = 0; begin <= path.size();) {
@@ -40,12 +40,12 @@ bool can_hold(const HoldRule& rule, const SavedTensorInfo& info) {
   return rule.how != HoldRule::How::slope || slopes_of(info) != nullptr;
 }
 
-/// Adds what is not there yet.
+/// Adds `text` if it is new.
 void add_new(std::vector<std::string>& all, std::string text) {
   if (std::ranges::find(all, text) == all.end()) all.push_back(std::move(text));
 }
 
-/// A few of them, in words.
+/// A few of the texts as a list for messages.
 std::string listed(std::vector<std::string> all) {
   constexpr std::size_t most = 12;
   const bool whole = all.size() <= most;
@@ -70,13 +70,13 @@ class RuledPolicy::RuleUses {
 
   bool used(std::size_t rule) const { return uses_[rule] == Use::used; }
 
-  /// A tensor that `holder` holds: a rule's place, or as many as there are.
+  /// Notes a tensor that rule number `holder` holds; the number of rules: no rule holds it.
   void note(const std::vector<HoldRule>& rules, const SavedTensorInfo& info, std::size_t holder) {
     if (holder < rules.size() && !used(holder)) {
       uses_[holder] = Use::used;
       --open_;
     }
-    if (open_ == 0) return;  // nothing will be asked
+    if (open_ == 0) return;  // every rule has matched
     for (std::size_t i = 0; i < rules.size(); ++i) {
       if (used(i) || !matches(rules[i], info)) continue;
       if (!can_hold(rules[i], info))
@@ -114,7 +114,7 @@ class RuledPolicy::RuleUses {
 
  private:
   enum class Use : std::uint8_t { none, impossible, too_late, used };
-  /// Why `pattern` alone matches none of the known ones; nothing where it does. `shown`: what is told of them.
+  /// The reason why `pattern` matches no known name; empty if it matches one. `shown`: the names to list.
   static std::string unknown(std::string_view what, const std::string& pattern, const std::vector<std::string>& known,
                              const std::vector<std::string>& shown) {
     if (std::ranges::any_of(known, [&](const std::string& name) { return matches_glob(pattern, name); })) return {};
@@ -122,8 +122,8 @@ class RuledPolicy::RuleUses {
   }
 
   std::vector<Use> uses_;          // [rules]
-  std::ptrdiff_t open_;            // for tensors, and have held none
-  std::set<Label> paths_, users_;  // of tensors
+  std::ptrdiff_t open_;            // number of tensor rules that have held no tensor
+  std::set<Label> paths_, users_;  // paths and readers of tensors
   std::set<std::string, std::less<>> ops_, slots_;
 };
 
@@ -131,8 +131,8 @@ namespace {
 
 bool quantizes(const HoldRule& rule) { return rule.how == HoldRule::How::quantize || rule.how == HoldRule::How::slope; }
 
-/// A region that a pattern matches ends where the pattern's next one begins: `blocks.*` does not open `blocks.0.attn`
-/// in `blocks.0`. A run of blocks is matched by its own name alone, not by what matches blocks.
+/// Whether a pattern matches a path that lies in no other match of the pattern: `blocks.*` matches `blocks.0` but not
+/// `blocks.0.attn` within it. A run of blocks is matched only by its own name, not by patterns for blocks.
 bool outermost_match(std::string_view pattern, std::string_view path, std::string_view within) {
   const bool opened_within = parse_block_range(within) ? pattern == within : matches_glob(pattern, within);
   return matches_glob(pattern, path) && (within.empty() || !opened_within);
@@ -172,7 +172,7 @@ Hold RuledPolicy::decide(const SavedTensorInfo& info) {
   return hold;
 }
 
-/// `stays`: whether a rule keeps the tensor in memory.
+/// `stays`: set to whether a rule keeps the tensor in memory.
 Hold RuledPolicy::decide_in_memory(const SavedTensorInfo& info, bool& stays) {
   const auto beside = [&](const Hold& hold) { return MemoryPolicy::quantizes() ? beside_quantized(hold, info) : hold; };
   const auto rule =
@@ -232,12 +232,12 @@ std::vector<std::string> RuledPolicy::unmatched() const {
   return all;
 }
 
-/// The regions that could have been recomputed in place of what `pattern` names.
+/// The regions that could have been recomputed, for the message about `pattern`.
 std::string RuledPolicy::offered_beside(const std::string& pattern) const {
   std::vector<std::string> patterns;
   for (const std::string& path : offered_) add_new(patterns, with_any_number(path));
   if (patterns.empty()) return {};
-  // One that is there, or several of them as one, has been read right.
+  // A pattern that names an existing region or a run of blocks is spelled correctly.
   const bool known = std::ranges::find(offered_, pattern) != offered_.end() || parse_block_range(pattern);
   std::string near = known ? std::string() : meant(pattern, offered_);
   if (!known && near.empty())

@@ -1,4 +1,4 @@
-// Running ops: `apply` computes an op's outputs, and records the op if a Recording is alive on this thread.
+// Execution of ops: `apply` computes an op's outputs, and records the op if a Recording is alive on this thread.
 #pragma once
 
 #include "autograd/variable.h"
@@ -13,7 +13,8 @@ namespace lacuna {
 
 class Tape;
 
-/// Ops of this thread are recorded on the tape while this object lives. Without one they are not: inference.
+/// Records this thread's ops on the tape while this object lives. Without a Recording, ops are not recorded
+/// (inference).
 class Recording {
  public:
   explicit Recording(Tape& tape);
@@ -28,7 +29,7 @@ class Recording {
   std::pair<Tape*, bool> outer_;
 };
 
-/// Ops of this thread are not recorded while this object lives, as under torch.no_grad.
+/// Disables recording on this thread while this object lives, like torch.no_grad.
 class NoGrad : private Recording {
  public:
   NoGrad();
@@ -39,7 +40,7 @@ struct RecordedOp {
   std::vector<Variable> outputs;
   std::vector<Tensor> extra_outputs;
 };
-/// Runs an op, and records it where a tape is recording.
+/// Runs an op, and records it if a tape is recording.
 RecordedOp record(const std::shared_ptr<const Operation>& op, const std::vector<Variable>& inputs);
 
 /// Runs `op` on `inputs` and returns its output, or an array of its outputs if it has several:
@@ -47,7 +48,7 @@ RecordedOp record(const std::shared_ptr<const Operation>& op, const std::vector<
 ///   Variable y = apply(Linear{}, x, weight, Variable());
 ///   auto [q, k, v] = apply(SplitQkv{}, std::move(qkv));
 ///
-/// Pass an absent optional input as `Variable()`; move in what is not used again.
+/// An absent optional input is passed as `Variable()`. Inputs that are not used again should be moved in.
 template <class Op, class... Inputs>
 auto apply(Op op, Inputs&&... inputs) {
   std::vector<Variable> all;

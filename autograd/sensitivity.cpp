@@ -44,8 +44,7 @@ void SensitivityRecord::follow(std::size_t change, std::int64_t through, double 
 }
 
 Sensitivities SensitivityRecord::sensitivities() const {
-  std::map<std::int64_t, double>
-      gain;  // by node: squared change of parameters' gradients from the node on, over its squared gradient
+  std::map<std::int64_t, double> gain;  // by node: squared change caused, over its squared gradient
   const auto behind = [&](double parameters, const std::vector<Flow>& flows) {
     for (const Flow& flow : flows)
       if (const auto found = gain.find(flow.to); found != gain.end()) parameters += flow.square * found->second;

@@ -93,8 +93,8 @@ std::vector<RegionChain> run_chains(const StepGraph& graph, bool from_all, bool 
     if (from_all) by_block = alone(blocks, nested);
     RegionChain chain{all_of(by_block)};
     for (const auto& [first, end] : sequences)
-      for (std::size_t pieces = (end - first + length - 1) / length, i = 0; i < pieces;
-           ++i) {  // of nearly equal length
+      // Cuts the sequence into runs of nearly equal length.
+      for (std::size_t pieces = (end - first + length - 1) / length, i = 0; i < pieces; ++i) {
         const std::size_t begin = first + (end - first) * i / pieces, stop = first + (end - first) * (i + 1) / pieces;
         if (!from_all) {
           by_block[begin] = {blocks[begin].region->path};

@@ -35,7 +35,7 @@ struct GraphTensor {
   bool can_offload = false;
   bool can_rematerialize = false;  // freed, since a cheap pass over other saved tensors recomputes it
   std::int64_t held_bytes = 0;     // in the recorded step
-  std::int64_t sign_bytes = 0;     // of the sign mask kept in addition to its bits
+  std::int64_t sign_bytes = 0;     // bytes of the sign mask kept in addition to its bits
   std::size_t birth = 0;           // held from this event
   std::size_t last_use = 0;        // up to this event
   std::size_t first_use = 0;       // in backward; if offloaded, it is back in memory from here on

@@ -116,8 +116,8 @@ void BackwardCalibration::operator()(Node& node, std::int64_t id) {
       record_.follow(change.change, id, behind.parameters, behind.flows);
     }
   }
-  const std::int64_t number =
-      id & 0xffffffff;  // the node's number on its tape; the tape's number differs between processes
+  // The node's number on its tape; the tape's number differs between processes.
+  const std::int64_t number = id & 0xffffffff;
   const RandomStream signs = random_stream(fmt::format("signs {}", number));
   const auto scattered = squares(
       NodeGradients(node, map(node.gradients, [&](const Tensor& all) { return with_random_signs(all, signs); })),

@@ -34,8 +34,8 @@ struct CheckpointNode final : Node {
   MemoryPolicy* policy = nullptr;
   std::uint64_t tape_pass = 0;
   std::vector<RegionOp> ops{};
-  std::size_t ops_read =
-      0;  // number of ops to recompute: all before the final ones whose results backward does not read
+  // Number of ops to recompute: all before the final ones whose results backward does not read.
+  std::size_t ops_read = 0;
 
   void backward(std::vector<Tensor> output_gradients, BackwardPass& pass) override;
 };

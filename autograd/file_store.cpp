@@ -81,8 +81,8 @@ void FileStore::open_file() {
     file_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | direct, 0600);
     if (file_ >= 0) return;
   }
-  std::string name =
-      (options_.folder / ".lacuna-offload-XXXXXX").string();  // the file system does not support O_TMPFILE
+  // A file system without O_TMPFILE gets a named file, which is unlinked at once.
+  std::string name = (options_.folder / ".lacuna-offload-XXXXXX").string();
   file_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (file_ < 0) reject("memory.offload: cannot create a file in {}: {}", folder, text_of(errno));
   ::unlink(name.c_str());

@@ -21,9 +21,9 @@ namespace lacuna {
 
 struct HostStoreOptions {
   std::int64_t budget = 0;  // maximum bytes of host memory; 0: all but the last GiB
-  std::int64_t buffer = std::int64_t{256}
-                        << 20;  // bytes on the device for tensors on their way out, and for prefetched ones
-  Device device{};              // device of the tensors: cuda, or meta, where only bytes are counted
+  // Bytes on the device for tensors on their way out, and for prefetched ones.
+  std::int64_t buffer = std::int64_t{256} << 20;
+  Device device{};                                 // device of the tensors: cuda, or meta, where only bytes are counted
   std::function<void(const std::string&)> warn{};  // called once when a tensor stays on the device; may be null
 };
 

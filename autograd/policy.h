@@ -88,8 +88,8 @@ struct Hold {
   Kind kind = keep;
   quant::QuantConfig config{};  // for `quantize`
   bool signs = false;           // for `quantize` and `rematerialize`: also keeps the exact signs
-  const quant::SlopeLevels* slopes =
-      nullptr;                       // for `quantize`: stores 2 bits of the activation's slope per element, no values
+  // For `quantize`: stores 2 bits of the activation's slope per element, no values.
+  const quant::SlopeLevels* slopes = nullptr;
   RunningRanges* running = nullptr;  // for `quantize` by columns: the running ranges to use; null: the tensor's own
   std::uint64_t draw = 0;            // for `quantize`: selects the step's random draws that round it
   OffloadStore* store = nullptr;     // for `keep` and `quantize`: offloads the bytes there if there is room

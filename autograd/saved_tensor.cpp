@@ -39,8 +39,8 @@ void SavedTensor::set_origin(Origin origin) {
   for (const SavedTensorPtr& source : origin_.sources) {
     if (!source) continue;
     source->results_.push_back(weak_from_this());
-    if (source->is_extra_output())
-      source->add_name();  // no variable names it, so it waits until this tensor is decided
+    // No variable names an extra output, so it waits until this tensor is decided.
+    if (source->is_extra_output()) source->add_name();
   }
 }
 

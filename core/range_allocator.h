@@ -122,8 +122,8 @@ class RangeAllocator final : public Allocator {
     ++used_blocks_;
     if (offset + size <= top_) return;
     top_ = offset + size;
-    if (static_cast<std::int64_t>(top_) > capacity())
-      decommit_free_blocks();  // free and used blocks together exceed it
+    // Free and used blocks together must not exceed the capacity.
+    if (static_cast<std::int64_t>(top_) > capacity()) decommit_free_blocks();
   }
 
   void* take_from_pool(std::size_t size, std::size_t asked) {

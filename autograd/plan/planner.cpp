@@ -141,8 +141,8 @@ class Planner {
     for (GraphTensor& tensor : graph.tensors) {
       if (!tensor.can_quantize || tensor.is_input) continue;
       auto known = sensitivities_.find(tensor.key);
-      if (known ==
-          sensitivities_.end())  // the output of a recomputed region gets the sensitivity of the last tensor in it
+      // The output of a recomputed region gets the sensitivity of the last tensor in it.
+      if (known == sensitivities_.end())
         for (const GraphTensor& other : exact_.tensors)
           if (lies_in(other.path, tensor.path) && sensitivities_.contains(other.key))
             known = sensitivities_.find(other.key);

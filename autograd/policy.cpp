@@ -52,9 +52,9 @@ Registry<MemoryPolicyKind>& memory_policies() {
   return registry;
 }
 
-std::unique_ptr<MemoryPolicy> make_policy(std::string_view name, const SettingValues& settings) {
+std::unique_ptr<MemoryPolicy> make_policy(std::string_view name, const OptionValues& options) {
   const MemoryPolicyKind& kind = memory_policies().get(name);
-  return kind.make(Settings(fmt::format("memory policy {}", name), kind.settings, settings));
+  return kind.make(read_options(fmt::format("memory policy {}", name), kind.options, options));
 }
 
 }  // namespace lacuna

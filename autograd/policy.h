@@ -4,7 +4,7 @@
 #include "autograd/module_range.h"
 #include "core/op.h"
 #include "core/registry.h"
-#include "core/settings.h"
+#include "core/schema.h"
 #include "core/tensor.h"
 #include "ops/quantize/quantize.h"
 #include "ops/quantize/slope.h"
@@ -132,20 +132,21 @@ class MemoryPolicy {
 
 /// A policy by name.
 struct MemoryPolicyKind {
-  std::vector<Setting> settings;
-  std::function<std::unique_ptr<MemoryPolicy>(const Settings&)> make;
+  Options options;  // with their defaults
+  std::function<std::unique_ptr<MemoryPolicy>(const Options&)> make;
 };
 Registry<MemoryPolicyKind>& memory_policies();
 
 /// Creates the policy `name`. Rejects unknown names and settings.
-std::unique_ptr<MemoryPolicy> make_policy(std::string_view name, const SettingValues& settings = {});
+std::unique_ptr<MemoryPolicy> make_policy(std::string_view name, const OptionValues& options = {});
 
-/// Registers a policy class that has a `name`, a table `settings()` and a constructor from Settings.
-template <class Policy>
+/// Registers a policy class that has a `policy_name` and a constructor from its options.
+template <class Policy, class PolicyOptions>
 struct RegisterPolicy {
   RegisterPolicy() {
-    memory_policies().add(Policy::policy_name,
-                          {Policy::settings(), [](const Settings& given) { return std::make_unique<Policy>(given); }});
+    memory_policies().add(Policy::policy_name, {PolicyOptions(), [](const Options& given) {
+                                                  return std::make_unique<Policy>(given.as<PolicyOptions>());
+                                                }});
   }
 };
 

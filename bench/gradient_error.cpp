@@ -201,7 +201,7 @@ void head() {
 
 void whole_policies(Subject& subject, const Subject::Pass& exact, int draws) {
   head();
-  const auto row = [&](std::string_view title, std::string_view name, const SettingValues& settings) {
+  const auto row = [&](std::string_view title, std::string_view name, const OptionValues& settings) {
     subject.report(title, *make_policy(name, settings), exact, draws);
   };
   row("`mesa`", "mesa", {});

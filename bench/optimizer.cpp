@@ -21,7 +21,7 @@ struct Measured {
   std::int64_t bytes, read, temporaries;  // read plus written; read only; peak allocated within a step
 };
 
-Measured measure(std::string_view name, const SettingValues& settings, StatePrecision precision) {
+Measured measure(std::string_view name, const OptionValues& settings, StatePrecision precision) {
   bench::Matrices model(matrices, {rows, columns});
   const auto optimizer = make_optimizer(name, settings, model, {.precision = precision});
   std::int64_t bytes = 0, read = 0, states = 0;
@@ -49,7 +49,7 @@ Measured measure(std::string_view name, const SettingValues& settings, StatePrec
 
 struct Case {
   std::string_view label, name;
-  SettingValues settings;
+  OptionValues settings;
   StatePrecision precision = StatePrecision::f32;
 };
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/registry.h"
-#include "core/settings.h"
+#include "core/schema.h"
 #include "data/sample.h"
 #include "data/vocabulary.h"
 
@@ -31,7 +31,7 @@ struct DatasetOptions {
   std::int64_t vocabulary = 0;
   std::int64_t classes = 0;
   std::filesystem::path model{};  // folder of the model being trained, which may hold a tokenizer; may be empty
-  SettingValues settings{};       // settings specific to the data set's kind
+  OptionValues settings{};        // options specific to the data set's kind
 
   /// The requested number of samples of `split`.
   std::int64_t size() const { return split == Split::train ? train_size : validation_size; }
@@ -105,16 +105,16 @@ class InputReader {
 
 /// How surely files belong to a kind of data set.
 struct Recognition {
-  int certainty = 0;         // 0: no match; 1: content matches; 2: names match
-  SettingValues settings{};  // settings inferred from the files
+  int certainty = 0;        // 0: no match; 1: content matches; 2: names match
+  OptionValues settings{};  // settings inferred from the files
 };
 
 /// A kind of data set in the registry.
 struct DatasetKind {
   DatasetInfo (*describe)(const DatasetOptions& options);
   std::unique_ptr<const Dataset> (*open)(const DatasetOptions& options);
-  bool reads_files = true;          // whether it uses `DatasetOptions::path`
-  std::vector<Setting> settings{};  // in addition to the settings of all data sets
+  bool reads_files = true;  // whether it uses `DatasetOptions::path`
+  Options options{};        // in addition to the options of all data sets; their default values
   /// Makes a reader of single inputs, which needs none of the files; null: not supported.
   std::unique_ptr<const InputReader> (*inputs)(const DatasetOptions& options) = nullptr;
   /// Tells whether the files at an existing path are of this kind; null: the kind is never recognised.
@@ -133,7 +133,7 @@ DatasetInfo describe_dataset(std::string_view name, const DatasetOptions& option
 
 struct RecognizedDataset {
   std::string name;
-  SettingValues settings{};
+  OptionValues settings{};
 };
 /// Finds the data set whose files are at `path`. A missing path, and files that match no kind or several, are the
 /// input's fault.

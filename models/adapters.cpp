@@ -94,7 +94,7 @@ std::string_view module_of(std::string_view name) {
 void add_adapters(Model& model, const AdapterOptions& options) {
   expect(!model.adaptation(), "the model has adapters already");
   const nn::AdapterKind& kind = nn::adapters().get(options.kind);
-  const Settings settings("adapter " + options.kind, kind.settings, options.settings);
+  const Options own = read_options("adapter " + options.kind, kind.options, options.settings);
   const std::vector<AdapterPlace> places = targeted(model, options.targets, options.exact);
   Adaptation adaptation{.kind = options.kind, .settings = options.settings, .base = options.base};
   if (model.context().device != Device::meta) adaptation.base_hash = hash_of(state_of(model));
@@ -109,9 +109,9 @@ void add_adapters(Model& model, const AdapterOptions& options) {
     }
     if (!chosen) continue;
     if (auto* const linear = dynamic_cast<nn::Linear*>(module))
-      linear->set_adapter(kind.for_linear(*linear, parts, settings));
+      linear->set_adapter(kind.for_linear(*linear, parts, own));
     else if (auto* const convolution = dynamic_cast<nn::Conv2d*>(module))
-      convolution->set_adapter(kind.for_convolution(*convolution, settings));
+      convolution->set_adapter(kind.for_convolution(*convolution, own));
   }
   model.set_adaptation(std::move(adaptation));
 }

@@ -13,8 +13,8 @@
 namespace lacuna {
 
 struct AdapterOptions {
-  std::string kind;          // in nn::adapters()
-  SettingValues settings{};  // of the kind; the defaults of others
+  std::string kind;         // in nn::adapters()
+  OptionValues settings{};  // of the kind; the defaults of others
   /// Layers that get one: paths, ends of paths behind a dot (`qkv`, `conv1`), patterns, or `all-linear`. Parts of a
   /// layer have names as layers have (`query`, of `blocks.0.attn.qkv.query`). The heads never get one.
   std::vector<std::string> targets{};

@@ -130,9 +130,9 @@ Registry<TaskKind>& tasks() {
   return all;
 }
 
-std::unique_ptr<Task> make_task(std::string_view name, const SettingValues& settings, const Model& model) {
+std::unique_ptr<Task> make_task(std::string_view name, const OptionValues& given, const Model& model) {
   const TaskKind& kind = tasks().get(name);
-  return kind.make(Settings("task " + std::string(name), kind.settings, settings), model);
+  return kind.make(read_options(fmt::format("task {}", name), kind.options, given), model);
 }
 
 }  // namespace lacuna

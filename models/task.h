@@ -3,7 +3,7 @@
 
 #include "core/communicator.h"
 #include "core/registry.h"
-#include "core/settings.h"
+#include "core/schema.h"
 #include "models/model.h"
 
 #include <cstdint>
@@ -129,20 +129,23 @@ class RunningTotals {
   std::int64_t samples_ = 0;
 };
 
+/// The help of the option that several tasks have.
+inline constexpr std::string_view label_smoothing_help = "label smoothing of the training targets";
+
 /// A task by name.
 struct TaskKind {
-  std::vector<Setting> settings;
+  Options options;  // with their defaults
   /// For the given model, whose outputs it checks.
-  std::function<std::unique_ptr<Task>(const Settings&, const Model&)> make;
-  std::vector<std::string_view> weights{};  // the settings that name a file or folder with weights
+  std::function<std::unique_ptr<Task>(const Options&, const Model&)> make;
+  std::vector<std::string_view> weights{};  // the options that name a file or folder with weights
   std::string_view head{};                  // the hyper-parameter `head` of models that have several; empty: their own
   /// The heads that are trained on cached features of the given model, in its place; null: the model is trained.
-  std::function<std::unique_ptr<ProbeHeads>(const Settings&, const Model& classifier)> heads{};
+  std::function<std::unique_ptr<ProbeHeads>(const Options&, const Model& classifier)> heads{};
 };
 Registry<TaskKind>& tasks();
 
-/// The task `name` for `model`; rejects unknown names and settings, and a model whose outputs do not fit.
-std::unique_ptr<Task> make_task(std::string_view name, const SettingValues& settings, const Model& model);
+/// The task `name` for `model`; rejects unknown names and options, and a model whose outputs do not fit.
+std::unique_ptr<Task> make_task(std::string_view name, const OptionValues& given, const Model& model);
 
 /// A static object of this type in the task's source file registers it.
 struct RegisterTask {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/registry.h"
-#include "core/settings.h"
+#include "core/schema.h"
 #include "nn/conv.h"
 #include "nn/linear.h"
 
@@ -34,18 +34,18 @@ class Adapter {
 
 /// An adapter by name. The folder format is PEFT's: https://huggingface.co/docs/peft/developer_guides/checkpoint.
 struct AdapterKind {
-  std::vector<Setting> settings;
+  Options options;  // with their defaults
   /// Creates an adapter. `parts`: indices of the layer's parts (Linear::parts) that get their own adapter; empty: one
   /// adapter for the whole layer.
-  std::function<std::unique_ptr<Adapter>(Linear& layer, const std::vector<std::size_t>& parts, const Settings&)>
+  std::function<std::unique_ptr<Adapter>(Linear& layer, const std::vector<std::size_t>& parts, const Options&)>
       for_linear;
-  std::function<std::unique_ptr<Adapter>(Conv2d& layer, const Settings&)> for_convolution;
+  std::function<std::unique_ptr<Adapter>(Conv2d& layer, const Options&)> for_convolution;
   std::string_view peft_type;  // as in adapter_config.json
-  /// Converts settings to fields of adapter_config.json.
-  std::function<SettingValues(const Settings&)> to_peft;
-  /// Converts the flags, numbers and texts of an adapter_config.json to settings; `origin` names the file in messages.
+  /// Converts options to fields of adapter_config.json.
+  std::function<OptionValues(const Options&)> to_peft;
+  /// Converts the flags, numbers and texts of an adapter_config.json to options; `origin` names the file in messages.
   /// Rejects options that this kind does not support.
-  std::function<SettingValues(const SettingValues& fields, std::string_view origin)> from_peft;
+  std::function<OptionValues(const OptionValues& fields, std::string_view origin)> from_peft;
 };
 
 Registry<AdapterKind>& adapters();

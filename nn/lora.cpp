@@ -21,10 +21,23 @@ enum class Trains : std::uint8_t {
   up  // LoRA-FA: A keeps its initial values, and backward does not need the layer's input
 };
 
-double scale_of(const Settings& settings) {
-  const auto rank = static_cast<double>(settings.whole_number("rank"));
-  return settings.number("alpha") / (settings.flag("rslora") ? std::sqrt(rank) : rank);
-}
+struct LoraOptions {
+  std::int64_t rank = 8;
+  double alpha = 8;
+  bool rslora = false;
+  double dropout = 0;
+
+  static Fields fields() {
+    return {field("rank", &LoraOptions::rank, between(1, 65536), "rank of the update"),
+            field("alpha", &LoraOptions::alpha, "the update is scaled by alpha / rank"),
+            field("rslora", &LoraOptions::rslora, "scale by alpha / √rank instead"),
+            field("dropout", &LoraOptions::dropout, below(1), "dropout rate of the adapter's input")};
+  }
+  double scale() const {
+    const auto r = static_cast<double>(rank);
+    return alpha / (rslora ? std::sqrt(r) : r);
+  }
+};
 
 void train(const Module& down, const Module& up, Trains trains) {
   for (Parameter* const parameter : down.parameters()) parameter->set_trainable(trains == Trains::both);
@@ -36,15 +49,15 @@ void train(const Module& down, const Module& up, Trains trains) {
 /// rows.
 class LinearLora final : public Adapter {
  public:
-  LinearLora(Linear& layer, const std::vector<std::size_t>& parts, const Settings& settings, Trains trains)
-      : layer_(layer), trains_(trains), scale_(scale_of(settings)) {
-    if (parts.empty()) branches_.push_back(std::make_unique<Branch>(layer, layer.in(), layer.out(), 0, settings));
+  LinearLora(Linear& layer, const std::vector<std::size_t>& parts, const LoraOptions& options, Trains trains)
+      : layer_(layer), trains_(trains), scale_(options.scale()) {
+    if (parts.empty()) branches_.push_back(std::make_unique<Branch>(layer, layer.in(), layer.out(), 0, options));
     expect(parts.size() <= LowRankLinear::pairs, "{}: an adapter for {} parts", layer.path(), parts.size());
     for (const std::size_t part : parts) {
       const std::int64_t rows = layer.out() / std::ssize(layer.parts());
       parts_.push_back(std::make_unique<Module>(layer, layer.parts().at(part)));
       branches_.push_back(
-          std::make_unique<Branch>(*parts_.back(), layer.in(), rows, static_cast<std::int64_t>(part) * rows, settings));
+          std::make_unique<Branch>(*parts_.back(), layer.in(), rows, static_cast<std::int64_t>(part) * rows, options));
     }
   }
 
@@ -79,11 +92,11 @@ class LinearLora final : public Adapter {
 
  private:
   struct Branch {
-    Branch(Module& parent, std::int64_t in, std::int64_t out, std::int64_t first_row, const Settings& settings)
+    Branch(Module& parent, std::int64_t in, std::int64_t out, std::int64_t first_row, const LoraOptions& options)
         : first(first_row),
-          dropout(parent, "lora_dropout", settings.number("dropout")),
-          down(parent, "lora_A", in, settings.whole_number("rank"), {.bias = false}),
-          up(parent, "lora_B", settings.whole_number("rank"), out, {.bias = false, .init = {init::constant(0), {}}}) {}
+          dropout(parent, "lora_dropout", options.dropout),
+          down(parent, "lora_A", in, options.rank, {.bias = false}),
+          up(parent, "lora_B", options.rank, out, {.bias = false, .init = {init::constant(0), {}}}) {}
 
     Variable lowered(Variable x, const SequencesPtr& sequences) const {
       if (dropout.current_rate() == 0) return down.forward(std::move(x));
@@ -114,14 +127,14 @@ class LinearLora final : public Adapter {
 /// and padding; B is a 1×1 convolution in the layer's groups. A [rank, in, k, k] is not grouped, as in PEFT.
 class ConvLora final : public Adapter {
  public:
-  ConvLora(Conv2d& layer, const Settings& settings, Trains trains)
+  ConvLora(Conv2d& layer, const LoraOptions& options, Trains trains)
       : layer_(layer),
         trains_(trains),
-        scale_(scale_of(settings)),
-        dropout_(layer, "lora_dropout", settings.number("dropout")),
-        down_(layer, "lora_A", layer.in(), checked_rank(layer, settings),
+        scale_(options.scale()),
+        dropout_(layer, "lora_dropout", options.dropout),
+        down_(layer, "lora_A", layer.in(), checked_rank(layer, options),
               {.kernel = layer.kernel(), .stride = layer.stride(), .padding = layer.padding(), .bias = false}),
-        up_(layer, "lora_B", settings.whole_number("rank"), layer.out(),
+        up_(layer, "lora_B", options.rank, layer.out(),
             {.groups = layer.groups(), .bias = false, .init = {init::constant(0), {}}}) {}
 
   Variable forward(Variable x, Variable /*scale*/, const SequencesPtr& /*sequences*/) const override {
@@ -147,13 +160,12 @@ class ConvLora final : public Adapter {
   }
 
  private:
-  static std::int64_t checked_rank(const Conv2d& layer, const Settings& settings) {
-    const std::int64_t rank = settings.whole_number("rank");
-    if (rank % layer.groups() != 0)
+  static std::int64_t checked_rank(const Conv2d& layer, const LoraOptions& options) {
+    if (options.rank % layer.groups() != 0)
       reject(
           "adapter.rank: expected a multiple of the {} groups of {}, got {}; adapter.targets may leave the layer out",
-          layer.groups(), layer.path(), rank);
-    return rank;
+          layer.groups(), layer.path(), options.rank);
+    return options.rank;
   }
 
   const Conv2d& layer_;
@@ -163,48 +175,46 @@ class ConvLora final : public Adapter {
   Conv2d down_, up_;
 };
 
-constexpr SettingRange ranks{.low = 1, .high = 65536, .below_high = false, .whole = true};
 constexpr std::string_view file_type = "LORA";
 
-SettingValues to_peft(const Settings& settings) {
-  return {{"r", settings.number("rank")},
-          {"lora_alpha", settings.number("alpha")},
-          {"lora_dropout", settings.number("dropout")},
-          {"use_rslora", settings.flag("rslora")}};
+OptionValues to_peft(const Options& given) {
+  const auto& options = given.as<LoraOptions>();
+  return {{"r", options.rank},
+          {"lora_alpha", options.alpha},
+          {"lora_dropout", options.dropout},
+          {"use_rslora", options.rslora}};
 }
 
-SettingValues from_peft(const SettingValues& fields, std::string_view origin) {
+OptionValues from_peft(const OptionValues& fields, std::string_view origin) {
   const std::pair<std::string_view, std::string_view> taken[] = {
       {"r", "rank"}, {"lora_alpha", "alpha"}, {"lora_dropout", "dropout"}, {"use_rslora", "rslora"}};
   const std::set<std::string_view> refused{"use_dora", "use_qalora", "fan_in_fan_out", "lora_bias"};
-  SettingValues settings;
+  OptionValues options;
   for (const auto& [theirs, ours] : taken)
-    if (const auto found = fields.find(theirs); found != fields.end()) settings.emplace(ours, found->second);
+    if (const auto found = fields.find(theirs); found != fields.end()) options.emplace(ours, found->second);
   for (const auto& [name, value] : fields)
-    if (refused.contains(name) && value == SettingValue(true))
+    if (refused.contains(name) && flag_in(value) == true)
       reject("{}: expected an adapter without `{}`, which is not computed here", origin, name);
-  if (const auto bias = fields.find("bias"); bias != fields.end() && bias->second != SettingValue(std::string("none")))
+  if (const auto bias = fields.find("bias"); bias != fields.end() && bias->second != Tree("none"))
     reject("{}: expected `bias: none`, got {}; train biases with `freeze.train: [\"@bias\"]` beside the adapter",
-           origin, std::get_if<std::string>(&bias->second) ? std::get<std::string>(bias->second) : "another type");
-  // pissa, olora, corda and eva subtract a part from the base weights on loading.
+           origin, to_yaml(bias->second));
+  // pissa, olora, corda and eva take a part out of the base's weights as they load.
   if (const auto initial = fields.find("init_lora_weights"); initial != fields.end())
-    if (const auto* const name = std::get_if<std::string>(&initial->second);
-        name != nullptr && *name != "gaussian" && *name != "orthogonal")
+    if (const Tree& name = initial->second; name.quoted && name.text != "gaussian" && name.text != "orthogonal")
       reject(
           "{}: expected `init_lora_weights` true, false, gaussian or orthogonal, got {}: PEFT changes the base with it",
-          origin, *name);
-  return settings;
+          origin, name.text);
+  return options;
 }
 
 AdapterKind kind(Trains trains) {
-  return {.settings = {{"rank", 8.0, ranks, "values that A gives for each row, or place, of the layer's input"},
-                       {"alpha", 8.0, not_negative, "the adapter's result is multiplied by alpha / rank"},
-                       {"rslora", false, {}, "multiply by alpha / √rank in its place"},
-                       {"dropout", 0.0, below_one, "rate of dropout on the adapter's input"}},
-          .for_linear = [trains](Linear& layer, const std::vector<std::size_t>& parts, const Settings& settings)
-              -> std::unique_ptr<Adapter> { return std::make_unique<LinearLora>(layer, parts, settings, trains); },
-          .for_convolution = [trains](Conv2d& layer, const Settings& settings) -> std::unique_ptr<Adapter> {
-            return std::make_unique<ConvLora>(layer, settings, trains);
+  return {.options = LoraOptions{},
+          .for_linear = [trains](Linear& layer, const std::vector<std::size_t>& parts,
+                                 const Options& options) -> std::unique_ptr<Adapter> {
+            return std::make_unique<LinearLora>(layer, parts, options.as<LoraOptions>(), trains);
+          },
+          .for_convolution = [trains](Conv2d& layer, const Options& options) -> std::unique_ptr<Adapter> {
+            return std::make_unique<ConvLora>(layer, options.as<LoraOptions>(), trains);
           },
           .peft_type = file_type,
           .to_peft = to_peft,

@@ -12,18 +12,22 @@ const RegisterKernel cpu_update{adagrad_update, DeviceKind::cpu,
                                   update_on_cpu(AdagradRule{settings}, updates);
                                 }};
 
+struct AdagradOptions : DecayOptions, AdagradSettings {
+  static Fields fields() {
+    return rows_of_base<AdagradOptions, DecayOptions>() +
+           Fields{field<AdagradOptions>("lr_decay", &AdagradOptions::lr_decay,
+                                        "update t divides the learning rate by 1 + (t - 1) * lr_decay"),
+                  field<AdagradOptions>("eps", &AdagradOptions::eps, "added to the denominator")};
+  }
+};
+
 class Adagrad final : public Optimizer {
  public:
   static constexpr std::string_view name = "adagrad";
-  static constexpr double weight_decay = 0;
-  static std::vector<Setting> settings() {
-    return {{"lr_decay", 0.0, not_negative, "in update t the learning rate is divided by 1 + (t - 1) * lr_decay"},
-            {"eps", 1e-10, not_negative, "added to the root of the sum"}};
-  }
+  static AdagradOptions defaults() { return {}; }
 
-  Adagrad(const Settings& settings, const OptimizerConfig& config)
-      : Optimizer(config, {{"sum", StateValues::no_sign}}),
-        settings_{.lr_decay = settings.number("lr_decay"), .eps = settings.number("eps")} {}
+  Adagrad(const AdagradOptions& options, const OptimizerConfig& config)
+      : Optimizer(config, {{"sum", StateValues::no_sign}}), settings_(options) {}
 
   bool is_scale_invariant() const override { return true; }
 

@@ -15,10 +15,13 @@ template <bool decoupled>
 class AdamLike final : public AdamFamily {
  public:
   static constexpr std::string_view name = decoupled ? "adamw" : "adam";
-  static constexpr double weight_decay = decoupled ? 0.01 : 0;
-  static std::vector<Setting> settings() { return AdamFamily::settings(1e-8); }
-  AdamLike(const Settings& settings, const OptimizerConfig& config)
-      : AdamFamily(config), settings_(adam_settings(settings, decoupled)) {}
+  static AdamOptions defaults() {
+    AdamOptions options;
+    options.weight_decay = decoupled ? 0.01 : 0;
+    options.decoupled = decoupled;
+    return options;
+  }
+  AdamLike(const AdamOptions& options, const OptimizerConfig& config) : AdamFamily(config), settings_(options) {}
 
  private:
   void update(std::span<const Update> updates) const override { adam_update(device_of(updates), settings_, updates); }

@@ -12,34 +12,32 @@ const RegisterKernel cpu_update{
     adan_update, DeviceKind::cpu,
     [](const AdanSettings& settings, std::span<const Update> updates) { update_on_cpu(AdanRule{settings}, updates); }};
 
+struct AdanOptions : DecayOptions, AdanSettings {
+  static Fields fields() {
+    return rows_of_base<AdanOptions, DecayOptions>() +
+           Fields{field<AdanOptions>("beta1", &AdanOptions::beta1, below(1), "decay of the running mean of gradients"),
+                  field<AdanOptions>("beta2", &AdanOptions::beta2, below(1),
+                                     "decay of the running mean of gradient differences"),
+                  field<AdanOptions>("beta3", &AdanOptions::beta3, below(1), "decay of the running mean of squares"),
+                  field<AdanOptions>("eps", &AdanOptions::eps, "added to the denominator"),
+                  field<AdanOptions>("no_prox", &AdanOptions::no_prox,
+                                     "decay weights before the update, as AdamW does, not by division after it")};
+  }
+};
+
 class Adan final : public Optimizer {
  public:
   static constexpr std::string_view name = "adan";
-  static constexpr double weight_decay = 0;
-  static std::vector<Setting> settings() {
-    return {{"beta1", 0.98, below_one, "decay of the running mean of gradients"},
-            {"beta2", 0.92, below_one, "decay of the running mean of their differences"},
-            {"beta3", 0.99, below_one, "decay of the running mean of squares"},
-            {"eps", 1e-8, not_negative, "added to the root of that mean"},
-            {"no_prox",
-             false,
-             {},
-             "whether weights decay before the update, as AdamW's, and not by "
-             "division after it"}};
-  }
+  static AdanOptions defaults() { return {}; }
 
-  Adan(const Settings& settings, const OptimizerConfig& config)
+  Adan(const AdanOptions& options, const OptimizerConfig& config)
       : Optimizer(config, {{"exp_avg"},
                            {"exp_avg_diff"},
                            {"exp_avg_sq", StateValues::no_sign},
                            // Its error is squared: unbiased draws would not be unbiased
                            // after it.
                            {"pre_grad", StateValues::any_sign, StatePrecision::bf16}}),
-        settings_{.beta1 = settings.number("beta1"),
-                  .beta2 = settings.number("beta2"),
-                  .beta3 = settings.number("beta3"),
-                  .eps = settings.number("eps"),
-                  .no_prox = settings.flag("no_prox")} {}
+        settings_(options) {}
 
   bool is_scale_invariant() const override { return true; }
 

@@ -25,22 +25,30 @@ const RegisterKernel cpu_update{lamb_update, DeviceKind::cpu,
                                   for (const Update& what : updates) update_one(LambRule{settings}, what);
                                 }};
 
+struct LambOptions : AdamOptions {
+  bool trust_clip = false, always_adapt = false;
+
+  static Fields fields() {
+    return rows_of_base<LambOptions, AdamOptions>() +
+           Fields{field("trust_clip", &LambOptions::trust_clip, "limit the trust ratio to 1 (LAMBC)"),
+                  field("always_adapt", &LambOptions::always_adapt,
+                        "apply the trust ratio to parameters without weight decay, too")};
+  }
+};
+
 class Lamb final : public AdamFamily {
  public:
   static constexpr std::string_view name = "lamb";
-  static constexpr double weight_decay = 0.01;
-  static std::vector<Setting> settings() {
-    std::vector<Setting> all = AdamFamily::settings(1e-6);
-    all.push_back({"trust_clip", false, {}, "whether the trust ratio is at most 1 (LAMBC)"});
-    all.push_back({"always_adapt", false, {}, "whether parameters without decay have a trust ratio too"});
-    return all;
+  static LambOptions defaults() {
+    LambOptions options;
+    options.weight_decay = 0.01;
+    options.eps = 1e-6;
+    return options;
   }
 
-  Lamb(const Settings& settings, const OptimizerConfig& config)
+  Lamb(const LambOptions& options, const OptimizerConfig& config)
       : AdamFamily(config),
-        settings_{.adam = adam_settings(settings, false),
-                  .trust_clip = settings.flag("trust_clip"),
-                  .always_adapt = settings.flag("always_adapt")} {}
+        settings_{.adam = options, .trust_clip = options.trust_clip, .always_adapt = options.always_adapt} {}
 
  private:
   void update(std::span<const Update> updates) const override {

@@ -12,18 +12,22 @@ const RegisterKernel cpu_update{
     lion_update, DeviceKind::cpu,
     [](const LionSettings& settings, std::span<const Update> updates) { update_on_cpu(LionRule{settings}, updates); }};
 
+struct LionOptions : DecayOptions, LionSettings {
+  static Fields fields() {
+    return rows_of_base<LionOptions, DecayOptions>() +
+           Fields{field<LionOptions>("beta1", &LionOptions::beta1, below(1),
+                                     "weight of the running mean in the update's direction"),
+                  field<LionOptions>("beta2", &LionOptions::beta2, below(1), "decay of the running mean of gradients")};
+  }
+};
+
 class Lion final : public Optimizer {
  public:
   static constexpr std::string_view name = "lion";
-  static constexpr double weight_decay = 0;
-  static std::vector<Setting> settings() {
-    return {{"beta1", 0.9, below_one, "share of the running mean in the direction"},
-            {"beta2", 0.99, below_one, "decay of the running mean of gradients"}};
-  }
+  static LionOptions defaults() { return {}; }
 
-  Lion(const Settings& settings, const OptimizerConfig& config)
-      : Optimizer(config, {{"exp_avg"}}),
-        settings_{.beta1 = settings.number("beta1"), .beta2 = settings.number("beta2")} {}
+  Lion(const LionOptions& options, const OptimizerConfig& config)
+      : Optimizer(config, {{"exp_avg"}}), settings_(options) {}
 
   bool is_scale_invariant() const override { return true; }
 

@@ -138,13 +138,19 @@ Registry<OptimizerKind>& optimizers() {
   return registry;
 }
 
-std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const SettingValues& settings, const Module& model,
+Fields DecayOptions::fields() {
+  return {field("weight_decay", &DecayOptions::weight_decay, "weight decay"),
+          field("decay_norm_and_bias", &DecayOptions::decay_norm_and_bias,
+                "whether norms, biases, the class token and position embeddings decay too")};
+}
+
+std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const OptionValues& given, const Module& model,
                                           const OptimizerOptions& options) {
   const OptimizerKind& kind = optimizers().get(name);
-  const Settings checked(fmt::format("optimizer {}", name), kind.settings, settings);
+  const Options checked = read_options(fmt::format("optimizer {}", name), kind.options, given);
   GroupRules rules = options.groups;
-  rules.weight_decay = checked.number("weight_decay");
-  rules.decay_norm_and_bias = checked.flag("decay_norm_and_bias");
+  rules.weight_decay = kind.decay(checked).weight_decay;
+  rules.decay_norm_and_bias = kind.decay(checked).decay_norm_and_bias;
   return kind.make(checked, {parameter_groups(model, rules), options.precision, options.seed, options.rank,
                              options.ranks, options.loss_scale});
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/registry.h"
-#include "core/settings.h"
+#include "core/schema.h"
 #include "nn/module.h"
 #include "optim/loss_scale.h"
 #include "optim/rules.h"
@@ -153,39 +153,45 @@ class Optimizer {
   std::unordered_map<const Parameter*, std::size_t> index_;
 };
 
-/// An optimizer by name. `settings` includes `weight_decay` and
-/// `decay_norm_and_bias`.
+/// Options of every optimizer.
+struct DecayOptions {
+  double weight_decay = 0;
+  bool decay_norm_and_bias = true;
+
+  static Fields fields();
+};
+
+/// An optimizer by name.
 struct OptimizerKind {
-  std::vector<Setting> settings;
-  std::function<std::unique_ptr<Optimizer>(const Settings&, const OptimizerConfig&)> make;
+  Options options;  // with their defaults
+  const DecayOptions& (*decay)(const Options&);
+  std::function<std::unique_ptr<Optimizer>(const Options&, const OptimizerConfig&)> make;
 };
 Registry<OptimizerKind>& optimizers();
 
-/// Options that all optimizers share.
+/// How an optimizer works on a model.
 struct OptimizerOptions {
   StatePrecision precision = StatePrecision::f32;
   std::uint64_t seed = 1;
-  GroupRules groups{};  // make_optimizer sets the decays from the optimizer's settings
+  GroupRules groups{};  // make_optimizer sets the decays from the optimizer's options
   int rank = 0, ranks = 1;
   std::optional<LossScaleSettings> loss_scale{};  // of activations in f16; nothing: the loss is not scaled
 };
-/// The optimizer `name` for all parameters of `model`. Rejects unknown names
-/// and settings, and rules that match nothing.
-std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const SettingValues& settings, const Module& model,
+/// The optimizer `name` for all parameters of `model`. Rejects unknown names and options, and rules that match nothing.
+std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const OptionValues& given, const Module& model,
                                           const OptimizerOptions& options = {});
 
-/// Registers a class with `name`, a default `weight_decay`, a table of further
-/// `settings`, and a constructor from (Settings, OptimizerConfig).
+/// Registers a class with `name`, its `defaults()`, which derive from DecayOptions, and a constructor from them and an
+/// OptimizerConfig.
 template <class Concrete>
 struct RegisterOptimizer {
   RegisterOptimizer() {
-    std::vector<Setting> settings{
-        {"weight_decay", Concrete::weight_decay, not_negative, "pull of the parameters towards zero"},
-        {"decay_norm_and_bias", true, {}, "whether norms, biases, class token and positions decay too"}};
-    for (const Setting& setting : Concrete::settings()) settings.push_back(setting);
-    optimizers().add(Concrete::name, {std::move(settings), [](const Settings& given, const OptimizerConfig& config) {
-                                        return std::make_unique<Concrete>(given, config);
-                                      }});
+    using Own = decltype(Concrete::defaults());
+    optimizers().add(Concrete::name,
+                     {Concrete::defaults(), [](const Options& given) -> const DecayOptions& { return given.as<Own>(); },
+                      [](const Options& given, const OptimizerConfig& config) {
+                        return std::make_unique<Concrete>(given.as<Own>(), config);
+                      }});
   }
 };
 

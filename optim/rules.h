@@ -1,5 +1,5 @@
-// Settings of the optimizers, and the formula of an update (optim/formulas.h) that they and its number make: the same
-// on every device.
+// Settings of the optimizers, and the formula of an update (optim/formulas.h) that follows from them and the step: the
+// same on every device.
 #pragma once
 
 #include "core/random.h"
@@ -11,26 +11,26 @@
 namespace lacuna {
 
 struct SgdSettings {
-  float momentum;
-  bool nesterov;
+  float momentum = 0;
+  bool nesterov = false;
 };
 struct AdamSettings {
-  double beta1, beta2, eps;
-  bool decoupled;  // AdamW
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  bool decoupled = false;  // AdamW
 };
 struct AdanSettings {
-  double beta1, beta2, beta3, eps;
-  bool no_prox;
+  double beta1 = 0.98, beta2 = 0.92, beta3 = 0.99, eps = 1e-8;
+  bool no_prox = false;
 };
 struct LionSettings {
-  double beta1, beta2;
+  double beta1 = 0.9, beta2 = 0.99;
 };
 struct AdagradSettings {
-  double lr_decay, eps;
+  double lr_decay = 0, eps = 1e-10;
 };
 struct LambSettings {
-  AdamSettings adam;
-  bool trust_clip, always_adapt;
+  AdamSettings adam{};
+  bool trust_clip = false, always_adapt = false;
 };
 
 /// The rates of one parameter.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/registry.h"
-#include "core/settings.h"
+#include "core/schema.h"
 
 #include <cstdint>
 #include <functional>
@@ -22,27 +22,35 @@ struct ScheduleRun {
   std::int64_t warmup_steps = 0;  // make_schedule sets it
 };
 
-/// A schedule by name. `settings` includes `warmup_epochs` and `warmup_lr`; epochs may be fractions.
+/// Options of every schedule. Epochs may be fractions.
+struct WarmupOptions {
+  double warmup_epochs = 0;
+  double warmup_lr = 1e-6;
+
+  static Fields fields();
+};
+
+/// A schedule by name.
 struct ScheduleKind {
-  std::vector<Setting> settings;
-  std::function<Schedule(const Settings&, const ScheduleRun&)> make;  // without the warm-up
+  Options options;  // with their defaults
+  const WarmupOptions& (*warmup)(const Options&);
+  Schedule (*make)(const Options&, const ScheduleRun&);  // without the warm-up
 };
 Registry<ScheduleKind>& schedules();
 
 /// The schedule `name` behind a linear warm-up: step t < w has lr warmup_lr + t·(lr - warmup_lr)/w, w the steps of
 /// `warmup_epochs`; later ones have the schedule's rate at t, not at t - w (timm's schedulers, warmup_prefix=False),
-/// but for those that say otherwise. Rejects unknown names and settings, and a warm-up longer than the run.
-Schedule make_schedule(std::string_view name, const SettingValues& settings, const ScheduleRun& run);
+/// but for those that say otherwise. Rejects unknown names and options, and a warm-up longer than the run.
+Schedule make_schedule(std::string_view name, const OptionValues& given, const ScheduleRun& run);
 
-/// Registers a struct with `name`, a table `settings()`, and `static Schedule make(Settings, ScheduleRun)`.
-template <class Concrete>
+/// Registers the options of a schedule: a struct that derives from WarmupOptions, with `name` and
+/// `Schedule make(const ScheduleRun&) const`.
+template <class Own>
 struct RegisterSchedule {
   RegisterSchedule() {
-    std::vector<Setting> settings{
-        {"warmup_epochs", 0.0, not_negative, "epochs in which the rate rises linearly, fractions too"},
-        {"warmup_lr", 1e-6, not_negative, "the rate of the first step of a warm-up"}};
-    for (const Setting& setting : Concrete::settings()) settings.push_back(setting);
-    schedules().add(Concrete::name, {std::move(settings), Concrete::make});
+    schedules().add(Own::name,
+                    {Own(), [](const Options& given) -> const WarmupOptions& { return given.as<Own>(); },
+                     [](const Options& given, const ScheduleRun& run) { return given.as<Own>().make(run); }});
   }
 };
 

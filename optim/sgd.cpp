@@ -11,19 +11,23 @@ const RegisterKernel cpu_update{sgd_update, DeviceKind::cpu,
                                   with_sgd_rule(settings, [&](const auto& rule) { update_on_cpu(rule, updates); });
                                 }};
 
+struct SgdOptions : DecayOptions, SgdSettings {
+  static Fields fields() {
+    return rows_of_base<SgdOptions, DecayOptions>() +
+           Fields{field<SgdOptions>("momentum", &SgdOptions::momentum, below(1), "momentum"),
+                  field<SgdOptions>("nesterov", &SgdOptions::nesterov, "Nesterov momentum")};
+  }
+};
+
 class Sgd final : public Optimizer {
  public:
   static constexpr std::string_view name = "sgd";
-  static constexpr double weight_decay = 0;
-  static std::vector<Setting> settings() {
-    return {{"momentum", 0.0, below_one, "decay of the running sum of gradients"},
-            {"nesterov", false, {}, "whether the step looks one gradient ahead"}};
-  }
+  static SgdOptions defaults() { return {}; }
 
-  Sgd(const Settings& settings, const OptimizerConfig& config)
-      : Optimizer(config, settings.number("momentum") > 0 ? std::vector<StateKind>{{"momentum_buffer"}}
-                                                          : std::vector<StateKind>{}),
-        settings_{.momentum = static_cast<float>(settings.number("momentum")), .nesterov = settings.flag("nesterov")} {
+  Sgd(const SgdOptions& options, const OptimizerConfig& config)
+      : Optimizer(config,
+                  options.momentum > 0 ? std::vector<StateKind>{{"momentum_buffer"}} : std::vector<StateKind>{}),
+        settings_(options) {
     if (settings_.nesterov && settings_.momentum == 0) reject("optimizer sgd: nesterov needs a momentum above 0");
   }
 

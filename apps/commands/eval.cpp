@@ -251,10 +251,10 @@ class Eval {
                                                                          "group_by_length"};
     for (const std::string& change : overrides) {
       Problems problems;
-      const YamlEntry given = *parse_assignment(change, problems);  // read before
+      const TreeEntry given = *parse_assignment(change, problems);  // read before
       const std::size_t dot = given.key.find('.');
       const std::string section = given.key.substr(0, dot);
-      const auto is_used = [](const YamlEntry& entry) { return of_train.contains(entry.key); };
+      const auto is_used = [](const TreeEntry& entry) { return of_train.contains(entry.key); };
       const bool of_train_used =
           section == "train" && (dot == std::string::npos ? std::ranges::all_of(given.value.entries, is_used)
                                                           : of_train.contains(given.key.substr(dot + 1)));
@@ -264,7 +264,7 @@ class Eval {
       if (section != "data") continue;
       std::vector<std::string> keys;
       if (dot == std::string::npos)
-        for (const YamlEntry& entry : given.value.entries) keys.push_back(entry.key);
+        for (const TreeEntry& entry : given.value.entries) keys.push_back(entry.key);
       else
         keys.push_back(given.key.substr(dot + 1));
       for (const std::string& key : keys)

@@ -61,11 +61,11 @@ bool takes_images(const Configuration& configuration) {
 }
 
 /// What evaluation takes from a run's configuration, on images without labels: neither data set nor task is needed.
-std::vector<std::string> changes_for_images(const YamlNode& root) {
+std::vector<std::string> changes_for_images(const Tree& root) {
   const auto section = [&](std::string_view name, std::string text, std::initializer_list<std::string_view> keys) {
-    const YamlEntry* const found = root.find(name);
+    const TreeEntry* const found = root.find(name);
     for (const std::string_view key : keys)
-      if (const YamlEntry* const entry = found == nullptr ? nullptr : found->value.find(key))
+      if (const TreeEntry* const entry = found == nullptr ? nullptr : found->value.find(key))
         text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", key, to_yaml(entry->value));
     return fmt::format("{}={{{}}}", name, text);
   };
@@ -93,11 +93,11 @@ Predictor predictor_of(const Source& source) {
     if (folder) {  // the folder says what the data would
       const fs::path file = source.run->configuration();
       Problems problems;
-      const YamlNode root = parse_yaml(read_text(file), {file.string(), 1, 1}, problems);
+      const Tree root = parse_yaml(read_text(file), {file.string(), 1, 1}, problems);
       problems.refuse_if_any();
       changes = changes_for_images(root);
-      const YamlEntry* const task = root.find("task");
-      if (const YamlEntry* const name = task == nullptr ? nullptr : task->value.find("name"))
+      const TreeEntry* const task = root.find("task");
+      if (const TreeEntry* const name = task == nullptr ? nullptr : task->value.find("name"))
         predictor.task = name->value.text;
     }
     configuration = read_configuration(source.run->configuration(), changes);

@@ -165,13 +165,11 @@ class Predict {
                                                                                               : "classification";
     const auto tokens = std::ranges::find(predictor.model->inputs(), "tokens", &SampleField::name);
     if (tokens == predictor.model->inputs().end()) return {};
-    static const std::vector<Setting> settings = text_settings({});
     const std::int64_t longest = tokens->shape.front();
     if (max_length_ > longest)
       reject("--max-length: expected at most {}, as the model takes, got {}", longest, max_length_);
-    const auto length = static_cast<double>(max_length_ > 0 ? max_length_ : longest);
-    predictor.reader =
-        text_inputs("predict", settings, {.model = where, .settings = {{"max_length", std::max(3.0, length)}}});
+    predictor.reader = text_inputs({.max_length = std::max<std::int64_t>(3, max_length_ > 0 ? max_length_ : longest)},
+                                   {.model = where});
     return predictor;
   }
 

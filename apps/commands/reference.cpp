@@ -121,7 +121,7 @@ bool step_optimizer(const SafetensorsFile& file, const Model& model) {
   const bool is_named = description.is_object() && description.contains("name") && description["name"].is_string();
   if (!is_named || !description.contains("lr") || !description["lr"].is_number())
     reject("{}: expected metadata `optimizer` with `name` and `lr`, got {}", file.path().string(), description.dump());
-  SettingValues settings;
+  OptionValues settings;
   for (const auto& [key, value] : description.items()) {
     if (key == "name" || key == "lr") continue;
     if (key == "betas" && value.is_array() && value.size() == 2 && value[0].is_number() && value[1].is_number()) {

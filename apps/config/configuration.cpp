@@ -21,14 +21,14 @@ namespace {
 Names owners_of_setting(const Section& section, std::string_view name) {
   Names owners = section.names();
   std::erase_if(owners, [&](const std::string& owner) {
-    const std::vector<Setting> settings = section.settings(owner);
-    return std::ranges::find(settings, name, &Setting::name) == settings.end();
+    const Options* const options = section.settings(owner);
+    return options == nullptr || options->find(name) == nullptr;
   });
   return owners;
 }
 
 /// A key that stands neither in the schema nor among the settings of `choice`.
-void add_unknown_key(const Section& section, const std::string& choice, const YamlEntry& entry, Problems& problems) {
+void add_unknown_key(const Section& section, const std::string& choice, const TreeEntry& entry, Problems& problems) {
   const bool has_settings = section.settings != nullptr;
   if (const Names owners = has_settings ? owners_of_setting(section, entry.key) : Names{}; !owners.empty()) {
     problems.add(entry.where,
@@ -46,8 +46,8 @@ void add_unknown_key(const Section& section, const std::string& choice, const Ya
   Names known;
   for (const std::string& name : known_keys(section.name))
     if (find_key(fmt::format("{}.{}", section.name, name)) != nullptr) known.push_back(name);
-  if (has_settings)
-    for (const Setting& setting : section.settings(choice)) known.emplace_back(setting.name);
+  if (const Options* const options = has_settings ? section.settings(choice) : nullptr)
+    for (const lacuna::Field& field : options->fields()) known.emplace_back(field.name);
   problems.add_unknown(entry.where,
                        has_settings ? fmt::format("key of the {} {}:", section.kind, choice)
                                     : fmt::format("key in section {}:", section.name),
@@ -55,27 +55,26 @@ void add_unknown_key(const Section& section, const std::string& choice, const Ya
 }
 
 /// Reads the settings of what a section names: its optimizer, say.
-void read_settings(const Section& section, const std::vector<const YamlEntry*>& entries, Configuration& configuration,
+void read_settings(const Section& section, const std::vector<const TreeEntry*>& entries, Configuration& configuration,
                    Problems& problems) {
   const std::string choice = choice_of(section, configuration);
-  const std::vector<Setting> settings = section.settings == nullptr ? std::vector<Setting>{} : section.settings(choice);
-  for (const YamlEntry* const entry : entries) {
-    const auto setting = std::ranges::find(settings, entry->key, &Setting::name);
-    if (setting == settings.end()) {
+  const Options* const known = section.settings == nullptr ? nullptr : section.settings(choice);
+  Options options = known == nullptr ? Options() : *known;
+  for (const TreeEntry* const entry : entries) {
+    const lacuna::Field* const field = options.find(entry->key);
+    if (field == nullptr) {
       add_unknown_key(section, choice, *entry, problems);
       continue;
     }
     const std::size_t others = problems.count();
-    SettingValue value = setting->initial;
-    const Field field = std::visit([](auto& typed) -> Field { return &typed; }, value);
-    read_field(fmt::format("{}.{}", section.name, entry->key), entry->value, field, {setting->range}, problems);
-    if (problems.count() == others) section.options(configuration).insert_or_assign(entry->key, value);
+    read_field(*field, fmt::format("{}.{}", section.name, entry->key), entry->value, options.object(), problems);
+    if (problems.count() == others) section.options(configuration).insert_or_assign(entry->key, options.write(*field));
   }
 }
 
-void read_section(const Section& section, const YamlNode& node, Configuration& configuration, Problems& problems) {
-  std::vector<const YamlEntry*> others;
-  for (const YamlEntry& entry : node.entries) {
+void read_section(const Section& section, const Tree& node, Configuration& configuration, Problems& problems) {
+  std::vector<const TreeEntry*> others;
+  for (const TreeEntry& entry : node.entries) {
     const std::string name = fmt::format("{}.{}", section.name, entry.key);
     if (const Key<Configuration>* const key = find_key(name))
       read_field(name, entry.value, key->field(configuration), key->values, problems);
@@ -88,9 +87,9 @@ void read_section(const Section& section, const YamlNode& node, Configuration& c
     read_settings(section, others, configuration, problems);
 }
 
-void refuse_sweep(const YamlNode& root) {
+void refuse_sweep(const Tree& root) {
   if (root.find("command") == nullptr) return;
-  const YamlEntry* const cases = root.find("cases");
+  const TreeEntry* const cases = root.find("cases");
   if (cases != nullptr && !cases->value.items.empty() && cases->value.items.front().find("status") != nullptr)
     reject("{0}: this is what a sweep has written, not a configuration; its page is sweep.html beside it",
            root.where.source);
@@ -101,9 +100,9 @@ void refuse_sweep(const YamlNode& root) {
 }
 
 /// The sections of one file.
-YamlNode read_tree(const std::string& text, const std::string& source, Problems& problems) {
-  YamlNode root = parse_yaml(text, {source, 1, 1}, problems);
-  if (root.kind != YamlNode::Kind::map) {
+Tree read_tree(const std::string& text, const std::string& source, Problems& problems) {
+  Tree root = parse_yaml(text, {source, 1, 1}, problems);
+  if (root.kind != Tree::Kind::map) {
     problems.add(root.where, fmt::format("expected sections, got {}", describe(root)));
     problems.refuse_if_any();
   }
@@ -112,8 +111,8 @@ YamlNode read_tree(const std::string& text, const std::string& source, Problems&
 }
 
 /// Puts `entry` in the place of the one with its key, or behind all others.
-void put(std::vector<YamlEntry>& entries, YamlEntry entry) {
-  const auto found = std::ranges::find(entries, entry.key, &YamlEntry::key);
+void put(std::vector<TreeEntry>& entries, TreeEntry entry) {
+  const auto found = std::ranges::find(entries, entry.key, &TreeEntry::key);
   if (found == entries.end())
     entries.push_back(std::move(entry));
   else
@@ -121,22 +120,22 @@ void put(std::vector<YamlEntry>& entries, YamlEntry entry) {
 }
 
 /// Whether a section says what it is about, so that another's keys beside its own would mean nothing, or another thing.
-bool names_its_choice(const YamlEntry& entry) {
+bool names_its_choice(const TreeEntry& entry) {
   const Section* const section = find_section(entry.key);
   return section != nullptr && !section->choice.empty() && entry.value.find(section->choice) != nullptr;
 }
 
 /// Lays what a further file says over `root`.
-void lay_over(YamlNode& root, YamlNode later) {
-  for (YamlEntry& section : later.entries) {
-    if (section.value.kind == YamlNode::Kind::null && root.find(section.key) != nullptr) continue;
-    const auto before = std::ranges::find(root.entries, section.key, &YamlEntry::key);
-    const bool both_have_keys = before != root.entries.end() && before->value.kind == YamlNode::Kind::map &&
-                                section.value.kind == YamlNode::Kind::map;
+void lay_over(Tree& root, Tree later) {
+  for (TreeEntry& section : later.entries) {
+    if (section.value.kind == Tree::Kind::null && root.find(section.key) != nullptr) continue;
+    const auto before = std::ranges::find(root.entries, section.key, &TreeEntry::key);
+    const bool both_have_keys =
+        before != root.entries.end() && before->value.kind == Tree::Kind::map && section.value.kind == Tree::Kind::map;
     if (!both_have_keys || names_its_choice(section)) {
       put(root.entries, std::move(section));
     } else {
-      for (YamlEntry& entry : section.value.entries) put(before->value.entries, std::move(entry));
+      for (TreeEntry& entry : section.value.entries) put(before->value.entries, std::move(entry));
     }
   }
 }
@@ -146,14 +145,14 @@ std::optional<std::string> named_in(std::span<const std::string> overrides, cons
   std::optional<std::string> choice;
   for (const std::string& assignment : overrides) {
     Problems reported_later;
-    const std::optional<YamlEntry> given = parse_assignment(assignment, reported_later);
+    const std::optional<TreeEntry> given = parse_assignment(assignment, reported_later);
     if (given && given->key == fmt::format("{}.{}", section.name, section.choice)) choice = given->value.text;
   }
   return choice;
 }
 
 /// Whether a key says what `choice` has by default. A run's configuration writes all of these down.
-bool is_default(const Section& section, const std::string& choice, const YamlEntry& entry) {
+bool is_default(const Section& section, const std::string& choice, const TreeEntry& entry) {
   if (section.name == "model") {
     const std::optional<HyperValue> value = read_hyper_value(entry.value);
     const std::vector<HyperParameter> defaults = defaults_of_model(choice);
@@ -171,72 +170,69 @@ bool is_default(const Section& section, const std::string& choice, const YamlEnt
     }
   }
   if (section.settings == nullptr) return false;
-  const std::vector<Setting> settings = section.settings(choice);
-  const auto setting = std::ranges::find(settings, entry.key, &Setting::name);
-  if (setting == settings.end()) return false;
-  SettingValue value = setting->initial;
+  const Options* const defaults = section.settings(choice);
+  const lacuna::Field* const field = defaults == nullptr ? nullptr : defaults->find(entry.key);
+  if (field == nullptr) return false;
+  Options read = *defaults;
   Problems none;
-  read_field(entry.key, entry.value, std::visit([](auto& typed) -> Field { return &typed; }, value), {setting->range},
-             none);
-  return none.empty() && value == setting->initial;
+  read_field(*field, entry.key, entry.value, read.object(), none);
+  return none.empty() && read.write(*field) == defaults->write(*field);
 }
 
 /// A policy that the command line names starts from its own defaults: settings of the earlier policy mean something
 /// else to it. Another optimizer or model keeps the settings that were given and drops the earlier one's defaults.
-void leave_choice(const Section& section, YamlNode& root, std::span<const std::string> overrides) {
-  const auto found = std::ranges::find(root.entries, section.name, &YamlEntry::key);
+void leave_choice(const Section& section, Tree& root, std::span<const std::string> overrides) {
+  const auto found = std::ranges::find(root.entries, section.name, &TreeEntry::key);
   const std::optional<std::string> after = named_in(overrides, section);
-  if (!after || found == root.entries.end() || found->value.kind != YamlNode::Kind::map) return;
-  const YamlEntry* const named = found->value.find(section.choice);
+  if (!after || found == root.entries.end() || found->value.kind != Tree::Kind::map) return;
+  const TreeEntry* const named = found->value.find(section.choice);
   const std::string before = named == nullptr ? choice_of(section, Configuration{}) : named->value.text;
   if (*after == before) return;
-  const auto is_own = [&](const YamlEntry& entry) {
+  const auto is_own = [&](const TreeEntry& entry) {
     if (section.name != "memory") return is_default(section, before, entry);
     const Key<Configuration>* const key = find_key("memory." + entry.key);
-    const std::vector<Setting> own = section.settings(before);
-    return (key != nullptr && key->only_for == before) ||
-           std::ranges::find(own, entry.key, &Setting::name) != own.end();
+    const Options* const own = section.settings(before);
+    return (key != nullptr && key->only_for == before) || (own != nullptr && own->find(entry.key) != nullptr);
   };
   std::erase_if(found->value.entries, is_own);
 }
 
-void apply_overrides(YamlNode& root, std::span<const std::string> overrides, Problems& problems) {
+void apply_overrides(Tree& root, std::span<const std::string> overrides, Problems& problems) {
   for (const Section& section : sections())
     if (!section.choice.empty()) leave_choice(section, root, overrides);
   for (const std::string& assignment : overrides) apply_override(root, assignment, problems);
 }
 
 /// A path alone says which data set it is: its name, and settings that follow from it, are written beside it.
-void recognize_data(YamlNode& root) {
-  const auto data = std::ranges::find(root.entries, "data", &YamlEntry::key);
-  if (data == root.entries.end() || data->value.kind != YamlNode::Kind::map || data->value.find("name") != nullptr)
-    return;
-  const YamlEntry* const path = data->value.find("path");
-  if (path == nullptr || path->value.kind != YamlNode::Kind::scalar || path->value.text.empty()) return;
+void recognize_data(Tree& root) {
+  const auto data = std::ranges::find(root.entries, "data", &TreeEntry::key);
+  if (data == root.entries.end() || data->value.kind != Tree::Kind::map || data->value.find("name") != nullptr) return;
+  const TreeEntry* const path = data->value.find("path");
+  if (path == nullptr || path->value.kind != Tree::Kind::scalar || path->value.text.empty()) return;
   const Location where = path->where;
   const RecognizedDataset found = recognize_dataset(expand_home(path->value.text));
   const auto add = [&](const std::string& key, const std::string& text) {
     if (data->value.find(key) != nullptr) return;
-    YamlNode value;
-    value.kind = YamlNode::Kind::scalar;
+    Tree value;
+    value.kind = Tree::Kind::scalar;
     value.where = where;
     value.text = text;
     data->value.entries.push_back({key, where, std::move(value)});
   };
   add("name", found.name);
-  for (const auto& [key, value] : found.settings) add(key, std::get<std::string>(value));
+  for (const auto& [key, value] : found.settings) add(key, value.text);
 }
 
-Configuration from_tree(YamlNode root, Problems& problems) {
+Configuration from_tree(Tree root, Problems& problems) {
   recognize_data(root);
   Configuration configuration;
-  for (const YamlEntry& entry : root.entries) {
+  for (const TreeEntry& entry : root.entries) {
     const Section* const section = find_section(entry.key);
     if (section == nullptr) {
       problems.add_unknown(entry.where, "section", entry.key, section_names());
-    } else if (entry.value.kind == YamlNode::Kind::map) {
+    } else if (entry.value.kind == Tree::Kind::map) {
       read_section(*section, entry.value, configuration, problems);
-    } else if (entry.value.kind != YamlNode::Kind::null && entry.value.kind != YamlNode::Kind::invalid) {
+    } else if (entry.value.kind != Tree::Kind::null && entry.value.kind != Tree::Kind::invalid) {
       problems.add(entry.value.where,
                    fmt::format("expected keys with values in section {}, got {}", entry.key, describe(entry.value)));
     }
@@ -244,14 +240,14 @@ Configuration from_tree(YamlNode root, Problems& problems) {
   for (std::string* const path : paths_in(configuration)) *path = expand_home(*path).string();
   const std::size_t others = problems.count();
   take_from_folder(configuration, root, problems);
-  const YamlEntry* const model = root.find("model");
+  const TreeEntry* const model = root.find("model");
   if (configuration.model.name.empty() && problems.count() == others &&
       (model == nullptr || model->value.find("name") == nullptr))
-    problems.add(model == nullptr ? root.where : model->where,
-                 configuration.model.from.empty()
-                     ? "expected model.name: `lacuna models` lists the names"
-                     : fmt::format("expected model.name, since {} is no folder with a config.json",
-                                   configuration.model.from));
+    problems.add(
+        model == nullptr ? root.where : model->where,
+        configuration.model.from.empty()
+            ? "expected model.name: `lacuna models` lists the names"
+            : fmt::format("expected model.name, since {} is no folder with a config.json", configuration.model.from));
   const bool readable = problems.empty();
   check_model(configuration, root, problems);
   if (readable) validate(configuration, root, problems);
@@ -264,7 +260,7 @@ Configuration from_tree(YamlNode root, Problems& problems) {
 Configuration parse_configuration(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides) {
   Problems problems;
-  YamlNode root = read_tree(text, source, problems);
+  Tree root = read_tree(text, source, problems);
   apply_overrides(root, overrides, problems);
   return from_tree(std::move(root), problems);
 }
@@ -275,7 +271,7 @@ Configuration read_configuration(const std::filesystem::path& path, std::span<co
 
 Configuration read_configuration(std::span<const std::string> files, std::span<const std::string> overrides) {
   Problems problems;
-  YamlNode root = read_tree(read_text(files.front()), files.front(), problems);
+  Tree root = read_tree(read_text(files.front()), files.front(), problems);
   for (const std::string& file : files.subspan(1)) lay_over(root, read_tree(read_text(file), file, problems));
   apply_overrides(root, overrides, problems);
   return from_tree(std::move(root), problems);
@@ -295,9 +291,7 @@ std::string to_yaml(const Configuration& configuration) {
       for (const HyperParameter& option : copy.model.options)
         lines.push_back(fmt::format("{}: {}", option.key, write_hyper_value(option.value)));
     if (section.options != nullptr)
-      for (auto& [name, value] : section.options(copy))
-        lines.push_back(
-            fmt::format("{}: {}", name, std::visit([](auto& typed) { return write_field(&typed); }, value)));
+      for (auto& [name, value] : section.options(copy)) lines.push_back(fmt::format("{}: {}", name, to_yaml(value)));
     text += fmt::format("{}:\n  {}\n", section.name, fmt::join(lines, "\n  "));
   }
   return text;

@@ -3,7 +3,7 @@
 
 #include "autograd/plan/memory_plan.h"
 #include "autograd/policies/rules.h"
-#include "core/settings.h"
+#include "core/schema.h"
 #include "data/augment/options.h"
 #include "models/hyper_parameters.h"
 #include "nn/freeze.h"
@@ -58,7 +58,7 @@ struct Configuration {
     std::int64_t seed = 1;
     std::int64_t train_size = 0;
     std::int64_t val_size = 0;
-    SettingValues options;  // the data set knows which there are
+    OptionValues options;  // the data set knows which there are
   };
   struct Train {
     std::int64_t epochs = 1;
@@ -83,7 +83,7 @@ struct Configuration {
   };
   struct Task {
     std::string name = "classification";
-    SettingValues options;  // the task knows which there are
+    OptionValues options;  // the task knows which there are
   };
   struct Optimizer {
     std::string name = "adamw";
@@ -93,22 +93,22 @@ struct Configuration {
     bool in_backward = false;
     double layer_decay = 1;
     std::vector<GroupRule> groups;
-    SettingValues options;  // the optimizer knows which there are
+    OptionValues options;  // the optimizer knows which there are
   };
   struct Schedule {
     std::string name = "constant";
-    SettingValues options;  // the schedule knows which there are
+    OptionValues options;  // the schedule knows which there are
   };
   struct Adapter {
     std::string name = "none";
     std::string from;                  // a folder with one
     std::vector<std::string> targets;  // empty: all linear layers
-    SettingValues options;             // the adapter knows which there are
+    OptionValues options;              // the adapter knows which there are
     bool used() const { return name != "none" || !from.empty(); }
   };
   struct Memory {
     std::string policy = "exact";
-    SettingValues options;           // the policy knows which there are
+    OptionValues options;            // the policy knows which there are
     std::string budget;              // of `auto`
     std::string budget_of = "peak";  // what the budget counts
     std::vector<std::string> recompute;

@@ -23,28 +23,27 @@ std::string without_tag(std::string_view name) {
 /// Writes a value into its field. Returns an empty text, or a description of the expected value.
 class Reader {
  public:
-  Reader(std::string_view key, const YamlNode& node, const Values& values, Problems& problems)
+  Reader(std::string_view key, const Tree& node, const Values& values, Problems& problems)
       : key_(key), node_(node), values_(values), problems_(problems) {}
 
   std::string operator()(bool* out) const { return assign(flag_in(node_), out, "true or false"); }
 
   std::string operator()(std::int64_t* out) const {
-    SettingRange range = values_.range;
-    range.whole = true;
     std::optional<double> value = number_in(node_);
-    if (value && (!range.contains(*value) || std::abs(*value) > exactly_counted)) value.reset();
-    return assign(value, out, to_string(range));
+    const bool whole = value && *value == std::floor(*value) && std::abs(*value) <= exactly_counted;
+    if (!whole || !values_.range.contains(*value)) value.reset();
+    return assign(value, out, to_string(values_.range, true));
   }
 
   template <class T>
   requires std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>> std::string operator()(T* out) const {
     std::optional<double> value = number_in(node_);
-    if (value && !values_.range.contains(*value)) value.reset();
-    return assign(value, out, to_string(values_.range));
+    if (value && (!values_.range.contains(*value) || (values_.whole && *value != std::floor(*value)))) value.reset();
+    return assign(value, out, to_string(values_.range, values_.whole));
   }
 
   std::string operator()(std::string* out) const {
-    if (node_.kind != YamlNode::Kind::scalar) return "text";
+    if (node_.kind != Tree::Kind::scalar) return "text";
     std::string text = node_.text;
     if (values_.names != nullptr) {
       const Names names = values_.names();
@@ -66,12 +65,12 @@ class Reader {
   }
 
   std::string operator()(Names* out) const {
-    if (node_.kind != YamlNode::Kind::scalar) return read_list(out, "a list of texts");
+    if (node_.kind != Tree::Kind::scalar) return read_list(out, "a list of texts");
     out->resize(1);  // one text is a list of one
     return (*this)(&out->front());
   }
   std::string operator()(std::vector<double>* out) const {
-    if (node_.kind != YamlNode::Kind::scalar || !values_.or_one) return read_list(out, "a list of numbers");
+    if (node_.kind != Tree::Kind::scalar || !values_.or_one) return read_list(out, "a list of numbers");
     out->resize(1);
     return (*this)(&out->front());
   }
@@ -93,14 +92,14 @@ class Reader {
 
   template <class T>
   std::string read_list(std::vector<T>* out, const char* expected) const {
-    if (node_.kind != YamlNode::Kind::list) return expected;
+    if (node_.kind != Tree::Kind::list) return expected;
     out->clear();
-    for (const YamlNode& item : node_.items) read_field(key_, item, &out->emplace_back(), values_, problems_);
+    for (const Tree& item : node_.items) read_field(key_, item, &out->emplace_back(), values_, problems_);
     return {};
   }
 
   std::string_view key_;
-  const YamlNode& node_;
+  const Tree& node_;
   const Values& values_;
   Problems& problems_;
 };
@@ -125,9 +124,7 @@ struct TypeName {
   const Values& values;
 
   std::string number(bool whole) const {
-    SettingRange range = values.range;
-    range.whole = range.whole || whole;
-    return to_string(range).substr(2);  // without `a `
+    return to_string(values.range, whole || values.whole).substr(2);  // without `a `
   }
   std::string operator()(const bool*) const { return "true or false"; }
   std::string operator()(const std::int64_t*) const { return number(true); }
@@ -143,9 +140,8 @@ struct TypeName {
 
 }  // namespace
 
-void read_field(std::string_view key, const YamlNode& node, const Field& field, const Values& values,
-                Problems& problems) {
-  if (node.kind == YamlNode::Kind::invalid) return;
+void read_field(std::string_view key, const Tree& node, const Field& field, const Values& values, Problems& problems) {
+  if (node.kind == Tree::Kind::invalid) return;
   const std::string expected = std::visit(Reader(key, node, values, problems), field);
   if (!expected.empty()) problems.add_expected(node, key, expected);
 }
@@ -156,8 +152,8 @@ std::string write_field(const Field& field) {
 
 std::string type_name(const Field& field, const Values& values) { return std::visit(TypeName{values}, field); }
 
-std::optional<HyperValue> read_hyper_value(const YamlNode& node) {
-  if (node.kind == YamlNode::Kind::scalar) {
+std::optional<HyperValue> read_hyper_value(const Tree& node) {
+  if (node.kind == Tree::Kind::scalar) {
     if (const std::optional<double> number = number_in(node)) {
       const bool whole = *number == std::floor(*number) && std::abs(*number) <= exactly_counted;
       if (whole) return static_cast<std::int64_t>(*number);
@@ -166,9 +162,9 @@ std::optional<HyperValue> read_hyper_value(const YamlNode& node) {
     if (const std::optional<bool> flag = flag_in(node)) return *flag;
     return node.text;
   }
-  if (node.kind != YamlNode::Kind::list) return {};
+  if (node.kind != Tree::Kind::list) return {};
   std::vector<std::int64_t> values;
-  for (const YamlNode& item : node.items) {
+  for (const Tree& item : node.items) {
     const std::optional<HyperValue> value = read_hyper_value(item);
     const auto* const whole = value ? std::get_if<std::int64_t>(&*value) : nullptr;
     if (whole == nullptr) return {};

@@ -3,7 +3,7 @@
 
 #include "apps/config/yaml.h"
 #include "autograd/policies/rules.h"
-#include "core/settings.h"
+#include "core/schema.h"
 #include "models/hyper_parameters.h"
 #include "optim/optimizer.h"
 
@@ -16,8 +16,6 @@
 
 namespace lacuna::apps {
 
-using Names = std::vector<std::string>;
-
 /// Where a key's value lives; its type is the key's.
 using Field = std::variant<bool*, std::int64_t*, double*, std::optional<double>*, std::string*, Names*,
                            std::vector<double>*, std::vector<HoldRule>*, std::vector<GroupRule>*>;
@@ -25,7 +23,8 @@ using Field = std::variant<bool*, std::int64_t*, double*, std::optional<double>*
 /// The values that a key takes: a range for numbers, names to choose from for texts (null: any text); `or_one`: one
 /// number stands for a list of one; `also`: further texts beside the names, such as `cuda:1`.
 struct Values {
-  SettingRange range{};
+  NumberRange range{};
+  bool whole = false;
   Names (*names)() = nullptr;
   bool or_one = false;
   bool (*also)(std::string_view text) = nullptr;
@@ -51,15 +50,14 @@ struct Key {
 };
 
 /// Reads a value. What does not fit becomes a problem at the value's place that names `key`.
-void read_field(std::string_view key, const YamlNode& node, const Field& field, const Values& values,
-                Problems& problems);
+void read_field(std::string_view key, const Tree& node, const Field& field, const Values& values, Problems& problems);
 /// As YAML on one line.
 std::string write_field(const Field& field);
 /// As `whole number in [1, 8]`, `text`, `list of rules`.
 std::string type_name(const Field& field, const Values& values);
 
 /// A model's hyper-parameter: a value or a list of whole numbers. Empty for any other node.
-std::optional<HyperValue> read_hyper_value(const YamlNode& node);
+std::optional<HyperValue> read_hyper_value(const Tree& node);
 std::string write_hyper_value(const HyperValue& value);
 
 }  // namespace lacuna::apps

@@ -65,9 +65,7 @@ std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configurati
 void take_label_order(const ModelFolder& folder, Configuration& configuration) {
   Configuration::Data& data = configuration.data;
   if (folder.labels.empty() || !dataset_kinds().contains(data.name) || data.options.contains("labels")) return;
-  if (std::ranges::find(dataset_kinds().get(data.name).settings, "labels", &Setting::name) ==
-      dataset_kinds().get(data.name).settings.end())
-    return;
+  if (dataset_kinds().get(data.name).options.find("labels") == nullptr) return;
   const std::string names = fmt::format("{}", fmt::join(folder.labels, ", "));
   try {
     if (class_names(names) != folder.labels) return;  // names with commas
@@ -79,8 +77,8 @@ void take_label_order(const ModelFolder& folder, Configuration& configuration) {
 }
 
 /// Fills in what `images` says and the configuration leaves open.
-void prepare_images(Configuration& configuration, const YamlNode& root, const ImagePreparation& images) {
-  const YamlEntry* const section = root.find("data");
+void prepare_images(Configuration& configuration, const Tree& root, const ImagePreparation& images) {
+  const TreeEntry* const section = root.find("data");
   const auto is_open = [&](std::string_view key) { return section == nullptr || section->value.find(key) == nullptr; };
   Configuration::Data& data = configuration.data;
   if (is_open("interpolation") && (images.interpolation == "bilinear" || images.interpolation == "bicubic"))
@@ -100,7 +98,7 @@ void prepare_images(Configuration& configuration, const YamlNode& root, const Im
 
 /// Fills in the model of the folder `model.from`, and returns what the folder says about images: nothing where there is
 /// none.
-ImagePreparation take_model(Configuration& configuration, const YamlNode& root, Problems& problems) {
+ImagePreparation take_model(Configuration& configuration, const Tree& root, Problems& problems) {
   Configuration::Model& model = configuration.model;
   if (model.from.empty()) return {};
   const Location where = place_of(root, "model", "from");
@@ -171,7 +169,7 @@ ImagePreparation completed(ImagePreparation said, const std::string& model) {
 
 }  // namespace
 
-void take_from_folder(Configuration& configuration, const YamlNode& root, Problems& problems) {
+void take_from_folder(Configuration& configuration, const Tree& root, Problems& problems) {
   const ImagePreparation said = take_model(configuration, root, problems);
   prepare_images(configuration, root, completed(said, configuration.model.name));
 }
@@ -186,7 +184,7 @@ ModelFolder describe_folder(const Configuration& resolved) {
                                       {"regression", "regression"}})
     if (resolved.task.name == task) folder.problem = problem;
   if (const auto tokenizer = resolved.data.options.find("tokenizer"); tokenizer != resolved.data.options.end())
-    folder.tokenizer = tokenizer_texts(std::get<std::string>(tokenizer->second));
+    folder.tokenizer = tokenizer_texts(tokenizer->second.text);
   folder.images = {.mean = resolved.data.mean.empty() ? as_written(data.mean) : resolved.data.mean,
                    .std = resolved.data.std.empty() ? as_written(data.deviation) : resolved.data.std,
                    .interpolation = resolved.data.interpolation == "random" ? "bicubic" : resolved.data.interpolation,

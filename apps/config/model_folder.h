@@ -9,9 +9,9 @@ namespace lacuna::apps {
 
 /// Fills in keys that the configuration leaves open from the folder of `model.from`, if it is one: the model, its
 /// hyper-parameters except `num_classes`, the order of the classes, and the images' mean, deviation, interpolation and
-/// crop, which the model's preset says where no folder does. A given key wins. A given key that the weights do not fit is
-/// a problem that names both values.
-void take_from_folder(Configuration& configuration, const YamlNode& root, Problems& problems);
+/// crop, which the model's preset says where no folder does. A given key wins. A given key that the weights do not fit
+/// is a problem that names both values.
+void take_from_folder(Configuration& configuration, const Tree& root, Problems& problems);
 
 /// What a folder with the model of a resolved configuration says: labels, normalisation and tokenizer as it is trained.
 ModelFolder describe_folder(const Configuration& resolved);

@@ -14,10 +14,10 @@ bool gives(const std::vector<HyperParameter>& options, std::string_view key) {
 }
 
 /// Where a value stands that a model gets as `key`: in `model`, or `image_size` in `data`.
-Location place_of_parameter(const YamlNode& root, const std::string& key) {
-  const YamlEntry* const model = root.find("model");
+Location place_of_parameter(const Tree& root, const std::string& key) {
+  const TreeEntry* const model = root.find("model");
   const bool in_model = model != nullptr && model->value.find(key) != nullptr;
-  const YamlEntry* const data = key == "image_size" ? root.find("data") : nullptr;
+  const TreeEntry* const data = key == "image_size" ? root.find("data") : nullptr;
   return place_of(root, !in_model && data != nullptr && data->value.find(key) != nullptr ? "data" : "model", key);
 }
 
@@ -37,10 +37,10 @@ std::vector<std::string> known_models() {
   return names;
 }
 
-std::vector<HyperParameter> read_model_options(const std::vector<const YamlEntry*>& entries, Problems& problems) {
+std::vector<HyperParameter> read_model_options(const std::vector<const TreeEntry*>& entries, Problems& problems) {
   std::vector<HyperParameter> options;
-  for (const YamlEntry* const entry : entries) {
-    if (entry->value.kind == YamlNode::Kind::invalid) continue;
+  for (const TreeEntry* const entry : entries) {
+    if (entry->value.kind == Tree::Kind::invalid) continue;
     if (std::optional<HyperValue> value = read_hyper_value(entry->value)) {
       options.push_back({entry->key, std::move(*value)});
     } else {
@@ -77,7 +77,7 @@ void fill_in_model_options(Configuration& configuration) {
     if (!gives(options, value.key)) options.push_back(std::move(value));
 }
 
-void check_model(const Configuration& configuration, const YamlNode& root, Problems& problems) {
+void check_model(const Configuration& configuration, const Tree& root, Problems& problems) {
   if (configuration.model.name.empty()) return;
   const ModelDescription description = describe_model(configuration.model.name, hyper_parameters_of(configuration));
   for (const HyperParameters::Problem& problem : description.problems)

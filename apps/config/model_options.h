@@ -14,7 +14,7 @@ namespace lacuna::apps {
 std::vector<std::string> known_models();
 
 /// Reads hyper-parameters from the section; what is no value of one becomes a problem.
-std::vector<HyperParameter> read_model_options(const std::vector<const YamlEntry*>& entries, Problems& problems);
+std::vector<HyperParameter> read_model_options(const std::vector<const TreeEntry*>& entries, Problems& problems);
 
 /// All that a model is told: its options, the number of classes and the size of the images, where they are set.
 std::vector<HyperParameter> hyper_parameters_of(const Configuration& configuration);
@@ -26,6 +26,6 @@ std::vector<HyperParameter> defaults_of_model(std::string_view name);
 void fill_in_model_options(Configuration& configuration);
 
 /// Asks the family about all of it; `root` is the tree that the configuration was read from.
-void check_model(const Configuration& configuration, const YamlNode& root, Problems& problems);
+void check_model(const Configuration& configuration, const Tree& root, Problems& problems);
 
 }  // namespace lacuna::apps

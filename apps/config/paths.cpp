@@ -43,13 +43,10 @@ std::vector<std::string*> paths_in(Configuration& configuration) {
   if (configuration.memory.offload != "host") paths.push_back(&configuration.memory.offload);
   for (const char* const name : {"tokenizer", "validation", "val_labels", "labels", "images"})  // of data sets
     if (const auto found = configuration.data.options.find(name); found != configuration.data.options.end())
-      if (auto* const path = std::get_if<std::string>(&found->second);
-          path != nullptr && (found->first != "labels" || path->ends_with(".txt")))
-        paths.push_back(path);
+      if (found->first != "labels" || found->second.text.ends_with(".txt")) paths.push_back(&found->second.text);
   if (!tasks().contains(configuration.task.name)) return paths;
   for (auto& [name, value] : configuration.task.options)
-    if (std::ranges::count(tasks().get(configuration.task.name).weights, name) > 0)
-      if (auto* const path = std::get_if<std::string>(&value)) paths.push_back(path);
+    if (std::ranges::count(tasks().get(configuration.task.name).weights, name) > 0) paths.push_back(&value.text);
   return paths;
 }
 

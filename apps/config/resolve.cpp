@@ -47,12 +47,13 @@ void warn_if_fewer_threads(std::int64_t asked) {
 void fill_in_defaults(Configuration& configuration) {
   for (const Section& section : sections())
     if (section.settings != nullptr)
-      for (const Setting& setting : section.settings(choice_of(section, configuration)))
-        section.options(configuration).try_emplace(std::string(setting.name), setting.initial);
+      if (const Options* const options = section.settings(choice_of(section, configuration)))
+        for (const lacuna::Field& field : options->fields())
+          section.options(configuration).try_emplace(std::string(field.name), options->write(field));
   fill_in_model_options(configuration);
   Configuration::Data& data = configuration.data;
   if (const auto found = data.options.find("tokenizer"); found != data.options.end())
-    if (auto& path = std::get<std::string>(found->second); path.empty()) path = configuration.model.from;
+    if (found->second.text.empty()) found->second = configuration.model.from;
   if (data.mean.empty()) {
     const DatasetInfo info = describe_dataset(data.name, dataset_options(configuration, Split::train));
     data.mean = as_written(info.mean);
@@ -131,10 +132,9 @@ Configuration with_outputs(Configuration configuration) {
 }
 
 Configuration with_metrics(Configuration configuration) {
-  const std::vector<Setting>& known = tasks().get(configuration.task.name).settings;
-  if (std::ranges::find(known, "metrics", &Setting::name) == known.end()) return configuration;
+  if (tasks().get(configuration.task.name).options.find("metrics") == nullptr) return configuration;
   const auto given = configuration.task.options.find("metrics");
-  if (given != configuration.task.options.end() && !std::get<std::string>(given->second).empty()) return configuration;
+  if (given != configuration.task.options.end() && !given->second.text.empty()) return configuration;
   const DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
   if (!data.metrics.empty()) configuration.task.options["metrics"] = fmt::format("{}", fmt::join(data.metrics, ", "));
   return configuration;
@@ -299,7 +299,7 @@ Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split 
              .late = std::move(late),
              .pixels = std::move(pixels)}};
   const auto grouped = resolved.data.options.find("group_by_length");
-  const bool by_length = grouped != resolved.data.options.end() && std::get<bool>(grouped->second);
+  const bool by_length = grouped != resolved.data.options.end() && flag_in(grouped->second) == true;
   DatasetPtr ordered = [&] {
     const Configuration::Data& data = resolved.data;
     if (data.sampler == "balanced") return sample_balanced(std::move(ready), resolved.model.num_classes, seed);

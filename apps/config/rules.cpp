@@ -20,7 +20,7 @@ Names hold_names() {
 }
 Names group_names() { return {"run", "heads", "channels"}; }
 
-constexpr SettingRange group_sizes{.low = 64, .high = 1024, .below_high = false};
+constexpr NumberRange group_sizes = between(64, 1024);
 
 const std::vector<Key<HoldText>> hold_keys{
     {"path", &HoldText::path, {}, "pattern on the path of the module whose op made the tensor"},
@@ -40,22 +40,22 @@ const std::vector<Key<GroupRule>> group_keys{
 
 /// Reads each rule by the table of its keys. `check` returns the fault of a rule; an empty text: it has none.
 template <class Rule>
-std::vector<Rule> read_rules(std::string_view list, const std::vector<Key<Rule>>& keys, const YamlNode& node,
+std::vector<Rule> read_rules(std::string_view list, const std::vector<Key<Rule>>& keys, const Tree& node,
                              Problems& problems, std::string (*check)(const Rule&)) {
   std::vector<Rule> rules;
-  if (node.kind == YamlNode::Kind::null) return rules;
-  if (node.kind != YamlNode::Kind::list)
+  if (node.kind == Tree::Kind::null) return rules;
+  if (node.kind != Tree::Kind::list)
     problems.add(node.where, fmt::format("{}: expected a list of rules, got {}", list, describe(node)));
   Names names;
   for (const Key<Rule>& key : keys) names.emplace_back(key.name);
-  for (const YamlNode& item : node.items) {
-    if (item.kind != YamlNode::Kind::map) {
+  for (const Tree& item : node.items) {
+    if (item.kind != Tree::Kind::map) {
       problems.add(item.where, fmt::format("{}: expected keys with values, got {}", list, describe(item)));
       continue;
     }
     const std::size_t others = problems.count();
     Rule& rule = rules.emplace_back();
-    for (const YamlEntry& entry : item.entries) {
+    for (const TreeEntry& entry : item.entries) {
       const auto key = std::ranges::find(keys, entry.key, &Key<Rule>::name);
       if (key == keys.end())
         problems.add_unknown(entry.where, fmt::format("key of {}:", list), entry.key, names);
@@ -97,7 +97,7 @@ std::string problem_of(const GroupRule& rule) {
 
 }  // namespace
 
-std::vector<HoldRule> read_hold_rules(std::string_view key, const YamlNode& node, Problems& problems) {
+std::vector<HoldRule> read_hold_rules(std::string_view key, const Tree& node, Problems& problems) {
   std::vector<HoldRule> rules;
   for (const HoldText& text : read_rules<HoldText>(key, hold_keys, node, problems, problem_of)) {
     HoldRule& rule =
@@ -112,7 +112,7 @@ std::vector<HoldRule> read_hold_rules(std::string_view key, const YamlNode& node
   return rules;
 }
 
-std::vector<GroupRule> read_group_rules(std::string_view key, const YamlNode& node, Problems& problems) {
+std::vector<GroupRule> read_group_rules(std::string_view key, const Tree& node, Problems& problems) {
   return read_rules<GroupRule>(key, group_keys, node, problems, problem_of);
 }
 

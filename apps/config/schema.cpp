@@ -28,10 +28,9 @@ using Memory = Configuration::Memory;
 using Ranks = Configuration::Ranks;
 using Output = Configuration::Output;
 
-constexpr SettingRange from(double low, double high = std::numeric_limits<double>::infinity()) {
-  return {.low = low, .high = high, .below_high = false};
+constexpr NumberRange from(double low, double high = std::numeric_limits<double>::infinity()) {
+  return between(low, high);
 }
-constexpr SettingRange up_to(double high) { return from(0, high); }
 
 template <auto registry>
 Names registered() {
@@ -88,7 +87,7 @@ const std::vector<Key<Configuration>> table{
     {"data.image_size", &Data::image_size, {up_to(4096)}, "side in pixels of what the model sees; 0: the model's own"},
     {"data.length",
      &Data::length,
-     {.range = {.low = 1, .high = 1e6, .below_high = false, .whole = true}, .or_one = true},
+     {.range = between(1, 1e6), .whole = true, .or_one = true},
      "tokens of a sequence in `plan`, `bench` and the data set `random_tokens`: a number, or a list that the samples "
      "of a batch take in turn; empty: 128, or the longest that a data set has"},
     {"data.vocabulary", &Data::vocabulary, {up_to(1e9)}, "of `random_tokens`; 0: BERT's 30522"},
@@ -234,7 +233,7 @@ const std::vector<Key<Configuration>> table{
      "factors rounded to 10 bits"},
     {"train.init_scale",
      &Train::init_scale,
-     {SettingRange{.low = 1, .high = 1e9, .below_high = false}},
+     {between(1, 1e9)},
      "of `f16`: what the loss is multiplied by at first, so that its gradients lie within the range of f16; as that of "
      "torch.amp.GradScaler"},
     {"train.growth_interval",
@@ -265,7 +264,7 @@ const std::vector<Key<Configuration>> table{
     {"train.clip_value", &Train::clip_value, {}, "each element of a gradient is held to this magnitude; 0: never"},
     {"train.ema_decay",
      &Train::ema_decay,
-     {below_one},
+     {below(1)},
      "decay of a running mean of the weights, which is evaluated in their place, as 0.9999; 0: none"},
     {"train.ema_warmup",
      &Train::ema_warmup,
@@ -393,8 +392,8 @@ const std::vector<Key<Configuration>> table{
 };
 
 template <auto registry>
-std::vector<Setting> settings_of(std::string_view name) {
-  return registry().contains(name) ? registry().get(name).settings : std::vector<Setting>{};
+const Options* settings_of(std::string_view name) {
+  return registry().contains(name) ? &registry().get(name).options : nullptr;
 }
 
 template <auto registry, class Part>
@@ -404,7 +403,7 @@ Section section_of(std::string_view name, std::string_view choice, std::string_v
           .kind = kind,
           .names = registered<registry>,
           .settings = settings_of<registry>,
-          .options = [part](Configuration& configuration) -> SettingValues& { return (configuration.*part).options; }};
+          .options = [part](Configuration& configuration) -> OptionValues& { return (configuration.*part).options; }};
 }
 
 const std::vector<Section> section_table{
@@ -420,7 +419,7 @@ const std::vector<Section> section_table{
      .kind = "adapter",
      .names = adapter_names,
      .settings = settings_of<nn::adapters>,
-     .options = [](Configuration& configuration) -> SettingValues& { return configuration.adapter.options; }},
+     .options = [](Configuration& configuration) -> OptionValues& { return configuration.adapter.options; }},
     section_of<memory_policies>("memory", "policy", "memory policy", &Configuration::memory),
     {.name = "ranks"},
     {.name = "output"},
@@ -439,19 +438,21 @@ std::string shown(const std::string& written, std::string_view type) {
 /// The settings of all that a section can name, with those who have them. Rows that say the same are one.
 void add_settings(std::vector<KeyHelp>& rows, const Section& section) {
   std::vector<std::pair<KeyHelp, Names>> settings;
-  for (const std::string& owner : section.names())
-    for (const Setting& setting : section.settings(owner)) {
-      SettingValue initial = setting.initial;
-      const Field field = std::visit([](auto& value) -> Field { return &value; }, initial);
-      const std::string type = type_name(field, {setting.range});
-      const KeyHelp row{fmt::format("{}.{}", section.name, setting.name), type, shown(write_field(field), type),
-                        std::string(setting.meaning)};
+  for (const std::string& owner : section.names()) {
+    const Options* const options = section.settings(owner);
+    if (options == nullptr) continue;
+    for (const lacuna::Field& field : options->fields()) {
+      const std::string type = field.type();
+      KeyHelp row{fmt::format("{}.{}", section.name, field.name), type,
+                  shown(lacuna::to_yaml(options->write(field)), type), std::string(field.help)};
+      if (field.limits.names != nullptr) row.help += ": " + in_backquotes(field.limits.names());
       const auto same = std::ranges::find(settings, row, &std::pair<KeyHelp, Names>::first);
       if (same == settings.end())
         settings.push_back({row, {owner}});
       else
         same->second.push_back(owner);
     }
+  }
   for (auto& [row, owners] : settings) {
     row.help = fmt::format("{}: {}", in_backquotes(owners), row.help);
     rows.push_back(row);
@@ -492,8 +493,11 @@ Names known_keys(std::string_view section) {
     if (section_name(key) == section) names.emplace_back(key.name.substr(section.size() + 1));
   const Section* const found = find_section(section);
   if (found == nullptr || found->settings == nullptr) return names;
-  for (const std::string& owner : found->names())
-    for (const Setting& setting : found->settings(owner)) names.emplace_back(setting.name);
+  for (const std::string& owner : found->names()) {
+    const Options* const options = found->settings(owner);
+    if (options == nullptr) continue;
+    for (const lacuna::Field& field : options->fields()) names.emplace_back(field.name);
+  }
   return names;
 }
 

@@ -15,11 +15,11 @@ namespace lacuna::apps {
 /// A section. Where it names an optimizer, a policy or the like, it also has the keys of that one's settings.
 struct Section {
   std::string_view name;
-  std::string_view choice{};                                            // the key that names it; empty: none
-  std::string_view kind{};                                              // noun in messages: `memory policy`
-  Names (*names)() = nullptr;                                           // of all that may be named
-  std::vector<Setting> (*settings)(std::string_view choice) = nullptr;  // of the one that is named
-  std::function<SettingValues&(Configuration&)> options{};              // values of those settings
+  std::string_view choice{};                                      // the key that names it; empty: none
+  std::string_view kind{};                                        // noun in messages: `memory policy`
+  Names (*names)() = nullptr;                                     // of all that may be named
+  const Options* (*settings)(std::string_view choice) = nullptr;  // of the one that is named; null: there is none
+  std::function<OptionValues&(Configuration&)> options{};         // values of those settings
 };
 
 /// The sections, in their usual order.

@@ -28,12 +28,18 @@ void note_refusal(const Location& where, Problems& problems, const auto& attempt
 
 /// Settings of the right type and range, which alone can be tried out.
 template <class Kinds>
-bool can_be_made(const Kinds& kinds, const std::string& name, const SettingValues& options) {
-  return kinds.contains(name) && setting_problems(name, kinds.get(name).settings, options).empty();
+bool can_be_made(const Kinds& kinds, const std::string& name, const OptionValues& options) {
+  if (!kinds.contains(name)) return false;
+  try {
+    read_options(name, kinds.get(name).options, options);
+  } catch (const Error&) {  // reported already
+    return false;
+  }
+  return true;
 }
 
 /// A key of one policy, say, has its default under another.
-void check_conditions(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_conditions(const Configuration& c, const Tree& root, Problems& problems) {
   Configuration given = c, defaults;
   for (const Key<Configuration>& key : keys()) {
     if (key.only_for.empty() || write_field(key.field(given)) == write_field(key.field(defaults))) continue;
@@ -48,7 +54,7 @@ void check_conditions(const Configuration& c, const YamlNode& root, Problems& pr
 }
 
 /// Settings of a file that there is none of.
-void check_offload(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_offload(const Configuration& c, const Tree& root, Problems& problems) {
   const Configuration::Memory &given = c.memory, defaults{};
   if (!given.offload.empty()) return;
   if (given.offload_budget != defaults.offload_budget)
@@ -60,7 +66,7 @@ void check_offload(const Configuration& c, const YamlNode& root, Problems& probl
 }
 
 /// Settings of an augmentation mean nothing under another.
-void check_augmentation(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_augmentation(const Configuration& c, const Tree& root, Problems& problems) {
   const Configuration::Data &given = c.data, defaults{};
   const auto only_with = [&](std::string_view key, bool is_set, bool has_effect, std::string_view augment) {
     if (is_set && !has_effect)
@@ -73,15 +79,15 @@ void check_augmentation(const Configuration& c, const YamlNode& root, Problems& 
   only_with("hflip", given.hflip != defaults.hflip, augments, "crop_flip or random_resized_crop");
 }
 
-void check_optimizer(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_optimizer(const Configuration& c, const Tree& root, Problems& problems) {
   if (!can_be_made(optimizers(), c.optimizer.name, c.optimizer.options)) return;
   note_refusal(place_of(root, "optimizer"), problems, [&] {
     const OptimizerKind& kind = optimizers().get(c.optimizer.name);
-    kind.make(Settings(c.optimizer.name, kind.settings, c.optimizer.options), {});
+    kind.make(read_options(c.optimizer.name, kind.options, c.optimizer.options), {});
   });
 }
 
-void check_schedule(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_schedule(const Configuration& c, const Tree& root, Problems& problems) {
   if (!can_be_made(schedules(), c.schedule.name, c.schedule.options)) return;
   constexpr std::int64_t steps = 1 << 20;  // how many an epoch has only the data can say: fine enough for any fraction
   note_refusal(place_of(root, "schedule"), problems, [&] {
@@ -90,7 +96,7 @@ void check_schedule(const Configuration& c, const YamlNode& root, Problems& prob
   });
 }
 
-void check_data(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_data(const Configuration& c, const Tree& root, Problems& problems) {
   if (!dataset_kinds().contains(c.data.name)) return;
   if (!c.data.path.empty() && !dataset_kinds().get(c.data.name).reads_files)
     problems.add(place_of(root, "data", "path"),
@@ -143,7 +149,7 @@ void check_data(const Configuration& c, const YamlNode& root, Problems& problems
 }
 
 /// Keys of `data:` that mean nothing beside the others.
-void check_order(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_order(const Configuration& c, const Tree& root, Problems& problems) {
   const Configuration::Data &data = c.data, defaults{};
   const auto add = [&](std::string_view key, const std::string& message) {
     problems.add(place_of(root, "data", key), message);
@@ -170,12 +176,12 @@ void check_order(const Configuration& c, const YamlNode& root, Problems& problem
   if ((data.sampler == "weighted") == data.sampler_weights.empty())
     add("sampler", "data.sampler: `weighted` and data.sampler_weights go together");
   const auto grouped = data.options.find("group_by_length");
-  if (data.sampler != defaults.sampler && grouped != data.options.end() && grouped->second == SettingValue(true))
+  if (data.sampler != defaults.sampler && grouped != data.options.end() && flag_in(grouped->second) == true)
     add("sampler", "data.sampler: expected none with data.group_by_length, which orders the samples itself");
 }
 
 /// Keys of `train:` that mean nothing without others.
-void check_training(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_training(const Configuration& c, const Tree& root, Problems& problems) {
   const Configuration::Train defaults{};
   if (c.train.ema_warmup != defaults.ema_warmup && c.train.ema_decay == 0)
     problems.add(place_of(root, "train", "ema_warmup"), "train.ema_warmup: expected train.ema_decay above 0 besides");
@@ -188,7 +194,7 @@ void check_training(const Configuration& c, const YamlNode& root, Problems& prob
 }
 
 /// Keys of `ranks:` that do not go together, or not with others.
-void check_ranks(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_ranks(const Configuration& c, const Tree& root, Problems& problems) {
   if (c.ranks.exchange != "int8") return;
   const auto add = [&](const std::string& text) { problems.add(place_of(root, "ranks", "exchange"), text); };
   if (c.ranks.shard == "gradients")
@@ -236,7 +242,7 @@ void check_tokens(const DatasetInfo& data, const Model& model, const Configurati
 }
 
 /// The data set has the targets that the task reads.
-void check_task(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_task(const Configuration& c, const Tree& root, Problems& problems) {
   if (c.model.name.empty() || !dataset_kinds().contains(c.data.name) ||
       !can_be_made(tasks(), c.task.name, c.task.options))
     return;
@@ -260,7 +266,7 @@ void check_task(const Configuration& c, const YamlNode& root, Problems& problems
   });
 }
 
-void check_adapter(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_adapter(const Configuration& c, const Tree& root, Problems& problems) {
   const Configuration::Adapter& adapter = c.adapter;
   if (!adapter.used() && !adapter.targets.empty())
     problems.add(place_of(root, "adapter", "targets"), "adapter.targets: expected adapter.name besides, as lora");
@@ -278,7 +284,7 @@ void check_adapter(const Configuration& c, const YamlNode& root, Problems& probl
 }
 
 /// Heads on cached features are all that is trained, each by itself.
-void check_probe(const Configuration& c, const YamlNode& root, Problems& problems) {
+void check_probe(const Configuration& c, const Tree& root, Problems& problems) {
   if (!trains_on_features(c)) return;
   const auto refuse_if = [&](bool given, std::string_view section, std::string_view key, std::string_view reason) {
     if (given)
@@ -301,7 +307,7 @@ void check_probe(const Configuration& c, const YamlNode& root, Problems& problem
 
 }  // namespace
 
-void validate(const Configuration& c, const YamlNode& root, Problems& problems) {
+void validate(const Configuration& c, const Tree& root, Problems& problems) {
   check_offload(c, root, problems);
   check_augmentation(c, root, problems);
   if (c.train.batch_size % c.train.accumulate != 0)

@@ -8,6 +8,6 @@ namespace lacuna::apps {
 
 /// Adds values that contradict each other, each at the key to blame; `root` is the tree that the configuration was read
 /// from. Reads no data.
-void validate(const Configuration& configuration, const YamlNode& root, Problems& problems);
+void validate(const Configuration& configuration, const Tree& root, Problems& problems);
 
 }  // namespace lacuna::apps

@@ -47,12 +47,12 @@ void leave_wishes(Fields& settings) {
 /// The configuration of a run, key by key, but for the folder that it is.
 Fields settings_of(const fs::path& configuration) {
   Problems problems;
-  const YamlNode root = parse_yaml(read_text(configuration), {configuration.string(), 1, 1}, problems);
+  const Tree root = parse_yaml(read_text(configuration), {configuration.string(), 1, 1}, problems);
   problems.refuse_if_any();
   Fields settings;
-  for (const YamlEntry& section : root.entries)
-    for (const YamlEntry& entry : section.value.entries) {
-      const bool scalar = entry.value.kind == YamlNode::Kind::scalar;
+  for (const TreeEntry& section : root.entries)
+    for (const TreeEntry& entry : section.value.entries) {
+      const bool scalar = entry.value.kind == Tree::Kind::scalar;
       if (section.key == "output" && entry.key == "dir") continue;
       ordered_json value = scalar ? entry.value.text : to_yaml(entry.value);
       if (number_in(entry.value)) value = ordered_json::parse(entry.value.text, nullptr, false);

@@ -16,7 +16,7 @@ namespace {
 const std::vector<std::string> distributions{"uniform", "log_uniform", "integer", "choice"};
 
 /// A whole number from `least` on.
-std::int64_t read_count(const YamlNode& node, const std::string& key, std::int64_t least, Problems& problems) {
+std::int64_t read_count(const Tree& node, const std::string& key, std::int64_t least, Problems& problems) {
   constexpr double most = 0x1p53;
   const std::optional<double> number = number_in(node);
   if (number && *number >= static_cast<double>(least) && *number <= most && *number == std::floor(*number))
@@ -25,7 +25,7 @@ std::int64_t read_count(const YamlNode& node, const std::string& key, std::int64
   return least;
 }
 
-void read_bounds(const YamlNode& values, const std::string& key, Distribution& distribution, Problems& problems) {
+void read_bounds(const Tree& values, const std::string& key, Distribution& distribution, Problems& problems) {
   const auto bound = [&](std::size_t i) { return number_in(values.items[i]); };
   if (values.items.size() != 2 || !bound(0) || !bound(1) || *bound(0) > *bound(1))
     return problems.add_expected(values, key, "two numbers, the smaller first");
@@ -37,8 +37,8 @@ void read_bounds(const YamlNode& values, const std::string& key, Distribution& d
 }
 
 /// Reads `{uniform: [MIN, MAX]}` and its like.
-std::optional<Distribution> read_distribution(const YamlNode& node, const std::string& key, Problems& problems) {
-  if (node.kind != YamlNode::Kind::map || node.entries.size() != 1) {
+std::optional<Distribution> read_distribution(const Tree& node, const std::string& key, Problems& problems) {
+  if (node.kind != Tree::Kind::map || node.entries.size() != 1) {
     problems.add_expected(node, key, "a distribution, as {log_uniform: [1e-5, 1e-2]} or {choice: [a, b]}");
     return {};
   }
@@ -49,7 +49,7 @@ std::optional<Distribution> read_distribution(const YamlNode& node, const std::s
   }
   const std::size_t before = problems.count();
   Distribution distribution{.name = name, .where = where};
-  const std::vector<YamlNode>& items = items_of(values, key, "a list", problems);
+  const std::vector<Tree>& items = items_of(values, key, "a list", problems);
   if (name == "choice")
     distribution.choices = items;
   else
@@ -67,34 +67,36 @@ int digits_of(double min, double max) {
 
 }  // namespace
 
-YamlNode Distribution::draw(double u) const {
+Tree Distribution::draw(double u) const {
   if (name == "choice") return choices[static_cast<std::size_t>(u * static_cast<double>(choices.size()))];
   const double number = name == "integer"       ? min + std::floor(u * (max - min + 1))
                         : name == "log_uniform" ? min * std::pow(max / min, u)
                                                 : min + u * (max - min);
   const double shown = name == "integer" ? number : rounded(number, digits_of(min, max));
   const double inside = std::clamp(shown, min, max);  // rounding may leave the range
-  return {.kind = YamlNode::Kind::scalar, .where = where, .text = to_yaml(inside), .items = {}, .entries = {}};
+  Tree drawn(inside);
+  drawn.where = where;
+  return drawn;
 }
 
-YamlNode RandomSearch::draw(const Value& value, std::int64_t trial) const {
+Tree RandomSearch::draw(const Value& value, std::int64_t trial) const {
   const RandomStream draws{static_cast<std::uint64_t>(seed), static_cast<std::uint32_t>(trial),
                            random_site(value.entry->key)};
   return value.distribution.draw(draws.uniform(0));
 }
 
-RandomSearch read_random_search(const YamlNode& section, std::int64_t most_trials, Problems& problems) {
+RandomSearch read_random_search(const Tree& section, std::int64_t most_trials, Problems& problems) {
   const std::size_t before = problems.count();
-  if (section.kind != YamlNode::Kind::map)
+  if (section.kind != Tree::Kind::map)
     problems.add_expected(section, "random", "a section, as {trials: 20, values: {KEY: DISTRIBUTION}}");
   RandomSearch search;
-  const YamlNode* values = nullptr;
-  for (const YamlEntry& entry : section.entries) {
+  const Tree* values = nullptr;
+  for (const TreeEntry& entry : section.entries) {
     if (entry.key == "trials")
       search.trials = read_count(entry.value, "random.trials", 1, problems);
     else if (entry.key == "seed")
       search.seed = read_count(entry.value, "random.seed", 0, problems);
-    else if (entry.key == "values" && entry.value.kind == YamlNode::Kind::map)
+    else if (entry.key == "values" && entry.value.kind == Tree::Kind::map)
       values = &entry.value;
     else if (entry.key == "values")
       problems.add_expected(entry.value, "random.values", "keys with distributions");
@@ -107,7 +109,7 @@ RandomSearch read_random_search(const YamlNode& section, std::int64_t most_trial
                  "[1e-5, 1e-2]}}}");
   if (search.trials > most_trials) problems.add(section.where, fmt::format("more than {} cases", most_trials));
   if (values != nullptr && problems.count() == before)
-    for (const YamlEntry& entry : values->entries)
+    for (const TreeEntry& entry : values->entries)
       if (auto distribution = read_distribution(entry.value, "random.values." + entry.key, problems))
         search.values.push_back({&entry, std::move(*distribution)});
   return problems.count() == before ? std::move(search) : RandomSearch{};

@@ -31,21 +31,21 @@ const std::vector<std::string> commands{"plan", "bench", "train"};
 
 /// A value for one key; `config` is a key like any other.
 struct Choice {
-  const YamlEntry* key;
-  const YamlNode* value;
+  const TreeEntry* key;
+  const Tree* value;
 };
 using Row = std::vector<Choice>;
 
 class SweepReader {
  public:
-  SweepReader(const fs::path& path, const YamlNode& root, const std::vector<std::string>& overrides, Problems& problems)
+  SweepReader(const fs::path& path, const Tree& root, const std::vector<std::string>& overrides, Problems& problems)
       : path_(path), root_(root), problems_(problems) {
     for (const std::string& override : overrides)
-      if (std::optional<YamlEntry> entry = parse_assignment(override, problems)) given_.push_back(std::move(*entry));
+      if (std::optional<TreeEntry> entry = parse_assignment(override, problems)) given_.push_back(std::move(*entry));
   }
 
   Sweep read() {
-    if (root_.kind != YamlNode::Kind::map) {
+    if (root_.kind != Tree::Kind::map) {
       problems_.add(root_.where, fmt::format("expected the keys of a sweep, got {}", describe(root_)));
       problems_.refuse_if_any();
     }
@@ -54,7 +54,7 @@ class SweepReader {
           "{0}: this is a configuration, not a sweep, which has a command and the cases that it is run on: `lacuna "
           "train -c {0}` trains by it",
           path_.string());
-    for (const YamlEntry& entry : root_.entries)
+    for (const TreeEntry& entry : root_.entries)
       if (std::ranges::find(file_keys, entry.key) == file_keys.end())
         problems_.add_unknown(entry.where, "key of a sweep", entry.key, file_keys);
     read_command();
@@ -71,16 +71,16 @@ class SweepReader {
   }
 
  private:
-  const YamlNode* value_of(std::string_view key) const {
-    const YamlEntry* const entry = root_.find(key);
+  const Tree* value_of(std::string_view key) const {
+    const TreeEntry* const entry = root_.find(key);
     return entry == nullptr ? nullptr : &entry->value;
   }
 
   void read_command() {
-    const YamlNode* const node = value_of("command");
+    const Tree* const node = value_of("command");
     if (node == nullptr) {
       problems_.add(root_.where, fmt::format("expected the key \"command\": one of {}", fmt::join(commands, ", ")));
-    } else if (node->kind != YamlNode::Kind::scalar) {
+    } else if (node->kind != Tree::Kind::scalar) {
       problems_.add_expected(*node, "command", fmt::format("one of {}", fmt::join(commands, ", ")));
     } else if (std::ranges::find(commands, node->text) == commands.end()) {
       problems_.add_unknown(node->where, "command of a sweep", node->text, commands);
@@ -90,12 +90,11 @@ class SweepReader {
   }
 
   void read_arguments() {
-    const YamlNode* const node = value_of("arguments");
+    const Tree* const node = value_of("arguments");
     if (node == nullptr) return;
-    if (node->kind != YamlNode::Kind::list)
-      return problems_.add_expected(*node, "arguments", "a list, as [--steps, 20]");
-    for (const YamlNode& item : node->items) {
-      if (item.kind != YamlNode::Kind::scalar) {
+    if (node->kind != Tree::Kind::list) return problems_.add_expected(*node, "arguments", "a list, as [--steps, 20]");
+    for (const Tree& item : node->items) {
+      if (item.kind != Tree::Kind::scalar) {
         problems_.add_expected(item, "arguments", "text");
         continue;
       }
@@ -121,11 +120,10 @@ class SweepReader {
 
   void read_output() {
     sweep_.folder = fs::path("runs") / "sweeps" / path_.stem();
-    const YamlNode* const node = value_of("output");
+    const Tree* const node = value_of("output");
     if (node == nullptr) return;
-    if (node->kind != YamlNode::Kind::map)
-      return problems_.add_expected(*node, "output", "a section, as {dir: FOLDER}");
-    for (const YamlEntry& entry : node->entries) {
+    if (node->kind != Tree::Kind::map) return problems_.add_expected(*node, "output", "a section, as {dir: FOLDER}");
+    for (const TreeEntry& entry : node->entries) {
       if (entry.key != "dir") {
         problems_.add_unknown(entry.where, "key in section output of a sweep:", entry.key, {"dir"});
       } else {
@@ -134,15 +132,15 @@ class SweepReader {
     }
   }
 
-  void read_folder(const YamlNode& node) {
-    if (node.kind != YamlNode::Kind::scalar || node.text.empty())
+  void read_folder(const Tree& node) {
+    if (node.kind != Tree::Kind::scalar || node.text.empty())
       return problems_.add_expected(node, "output.dir", "a folder");
     sweep_.folder = expand_home(node.text);
   }
 
   /// Whether `entry` names something that a case can set: a key of a section, or a section with keys and values, of
   /// which a grid has a list.
-  bool check_key(const YamlEntry& entry) {
+  bool check_key(const TreeEntry& entry) {
     if (entry.key == "config") return true;
     const std::size_t dot = entry.key.find('.');
     const std::string section = entry.key.substr(0, dot);
@@ -151,22 +149,22 @@ class SweepReader {
       problems_.add_unknown(entry.where, "section", section, section_names());
     else if (dot != std::string::npos)
       check_name(section, entry.key.substr(dot + 1), entry.where);
-    else if (entry.value.kind == YamlNode::Kind::list)
-      for (const YamlNode& item : entry.value.items) check_section(section, item);
+    else if (entry.value.kind == Tree::Kind::list)
+      for (const Tree& item : entry.value.items) check_section(section, item);
     else
       check_section(section, entry.value);
     return problems_.count() == before;
   }
 
-  void check_section(const std::string& section, const YamlNode& values) {
-    if (values.kind != YamlNode::Kind::map) {
+  void check_section(const std::string& section, const Tree& values) {
+    if (values.kind != Tree::Kind::map) {
       problems_.add(values.where,
                     fmt::format("expected keys and values of the section {0}, as {{NAME: ...}}, or one key "
                                 "as {0}.NAME, got {1}",
                                 section, describe(values)));
       return;
     }
-    for (const YamlEntry& entry : values.entries) check_name(section, entry.key, entry.where);
+    for (const TreeEntry& entry : values.entries) check_name(section, entry.key, entry.where);
   }
 
   void check_name(const std::string& section, const std::string& name, const Location& where) {
@@ -182,17 +180,17 @@ class SweepReader {
   }
 
   /// Of a `config`: one file, or several of which each is laid over those before it.
-  static std::span<const YamlNode> files_in(const YamlNode& node) {
-    return node.kind == YamlNode::Kind::list ? std::span(node.items) : std::span(&node, 1);
+  static std::span<const Tree> files_in(const Tree& node) {
+    return node.kind == Tree::Kind::list ? std::span(node.items) : std::span(&node, 1);
   }
 
-  void check_configuration(const YamlNode& node) {
-    const std::span<const YamlNode> files = files_in(node);
-    const auto is_file = [](const YamlNode& item) { return item.kind == YamlNode::Kind::scalar; };
+  void check_configuration(const Tree& node) {
+    const std::span<const Tree> files = files_in(node);
+    const auto is_file = [](const Tree& item) { return item.kind == Tree::Kind::scalar; };
     if (files.empty() || !std::ranges::all_of(files, is_file))
       return problems_.add_expected(node, "config",
                                     "a file, or a list of files of which each is laid over those before it");
-    for (const YamlNode& item : files) {
+    for (const Tree& item : files) {
       const fs::path file = path_.parent_path() / item.text;
       std::error_code failed;
       if (!fs::is_regular_file(file, failed))
@@ -200,18 +198,18 @@ class SweepReader {
     }
   }
 
-  void add_choice(Row& row, const YamlEntry& key, const YamlNode& value) {
-    if (value.kind == YamlNode::Kind::invalid) return;
+  void add_choice(Row& row, const TreeEntry& key, const Tree& value) {
+    if (value.kind == Tree::Kind::invalid) return;
     if (key.key == "config") check_configuration(value);
     row.push_back({&key, &value});
   }
 
   void read_common() {
-    if (const YamlEntry* const config = root_.find("config")) add_choice(common_, *config, config->value);
-    const YamlNode* const node = value_of("overrides");
+    if (const TreeEntry* const config = root_.find("config")) add_choice(common_, *config, config->value);
+    const Tree* const node = value_of("overrides");
     if (node == nullptr) return;
-    if (node->kind != YamlNode::Kind::map) return problems_.add_expected(*node, "overrides", "keys with values");
-    for (const YamlEntry& entry : node->entries) {
+    if (node->kind != Tree::Kind::map) return problems_.add_expected(*node, "overrides", "keys with values");
+    for (const TreeEntry& entry : node->entries) {
       if (entry.key == "config")
         problems_.add(entry.where, "overrides: `config` stands beside `overrides`, not in it");
       else if (check_key(entry))
@@ -221,7 +219,7 @@ class SweepReader {
 
   /// What the command line sets for all `rows`, none of which may set it itself.
   void read_given(const std::vector<Row>& rows) {
-    for (const YamlEntry& entry : given_) {
+    for (const TreeEntry& entry : given_) {
       if (entry.key == "output.dir") {
         read_folder(entry.value);
         continue;
@@ -241,7 +239,7 @@ class SweepReader {
   }
 
   /// Whether no other part of the sweep varies the key.
-  bool claim(const YamlEntry& entry, const std::string& part) {
+  bool claim(const TreeEntry& entry, const std::string& part) {
     const auto [earlier, is_first] = varied_.try_emplace(entry.key, part, entry.where.line);
     if (!is_first && earlier->second.first != part)
       problems_.add(entry.where, fmt::format("the key \"{}\" stands under `{}` already, in line {}", entry.key,
@@ -250,20 +248,20 @@ class SweepReader {
   }
 
   /// The entries of the section `key`, which may be absent.
-  const std::vector<YamlEntry>& entries_of(std::string_view key, std::string_view wanted) {
-    static const std::vector<YamlEntry> none;
-    const YamlNode* const node = value_of(key);
+  const std::vector<TreeEntry>& entries_of(std::string_view key, std::string_view wanted) {
+    static const std::vector<TreeEntry> none;
+    const Tree* const node = value_of(key);
     if (node == nullptr) return none;
-    if (node->kind != YamlNode::Kind::map) problems_.add_expected(*node, key, wanted);
+    if (node->kind != Tree::Kind::map) problems_.add_expected(*node, key, wanted);
     return node->entries;
   }
 
   std::vector<Row> read_grid() {
     std::vector<Row> rows{{}};
-    for (const YamlEntry& entry : entries_of("grid", "keys with lists of values")) {
+    for (const TreeEntry& entry : entries_of("grid", "keys with lists of values")) {
       if (!check_key(entry) || !claim(entry, "grid")) continue;
       std::vector<Row> values;
-      for (const YamlNode& item : items_of(entry.value, "grid." + entry.key, "a list of values", problems_))
+      for (const Tree& item : items_of(entry.value, "grid." + entry.key, "a list of values", problems_))
         add_choice(values.emplace_back(), entry, item);
       if (!values.empty()) rows = product(rows, values);
     }
@@ -271,26 +269,26 @@ class SweepReader {
   }
 
   std::vector<Row> read_cases() {
-    const YamlNode* const node = value_of("cases");
+    const Tree* const node = value_of("cases");
     if (node == nullptr) return {{}};
     std::vector<Row> rows;
-    for (const YamlNode& item : items_of(*node, "cases", "a list of cases, each with keys and values", problems_)) {
+    for (const Tree& item : items_of(*node, "cases", "a list of cases, each with keys and values", problems_)) {
       Row& row = rows.emplace_back();
-      if (item.kind != YamlNode::Kind::map) problems_.add_expected(item, "cases", "keys with values");
-      for (const YamlEntry& entry : item.entries)
+      if (item.kind != Tree::Kind::map) problems_.add_expected(item, "cases", "keys with values");
+      for (const TreeEntry& entry : item.entries)
         if (claim(entry, "cases") && check_key(entry)) add_choice(row, entry, entry.value);
     }
     return rows;
   }
 
   std::vector<Row> read_seeds() {
-    const YamlNode* const node = value_of("seeds");
+    const Tree* const node = value_of("seeds");
     if (node == nullptr) return {{}};
     if (sweep_.command == "plan") problems_.add(node->where, "seeds: a plan does not depend on the seed");
-    const YamlEntry& key = made_.emplace_back(YamlEntry{"train.seed", node->where, *node});
+    const TreeEntry& key = made_.emplace_back(TreeEntry{"train.seed", node->where, *node});
     if (!claim(key, "seeds")) return {{}};
     std::vector<Row> rows;
-    for (const YamlNode& item : items_of(*node, "seeds", "a list of whole numbers", problems_)) {
+    for (const Tree& item : items_of(*node, "seeds", "a list of whole numbers", problems_)) {
       if (const auto seed = number_in(item); !seed || *seed < 0 || *seed != std::floor(*seed))
         problems_.add_expected(item, "seeds", "a whole number");
       add_choice(rows.emplace_back(), key, item);
@@ -299,22 +297,19 @@ class SweepReader {
   }
 
   std::vector<Row> read_random() {
-    const YamlNode* const node = value_of("random");
+    const Tree* const node = value_of("random");
     if (node == nullptr) return {{}};
     const RandomSearch search = read_random_search(*node, most_cases, problems_);
     std::vector<Row> rows(static_cast<std::size_t>(std::max<std::int64_t>(1, search.trials)));
     for (const RandomSearch::Value& value : search.values) {
-      const YamlEntry& entry = *value.entry;
-      YamlEntry in_grid = entry;  // as if a grid had it
-      in_grid.value = {.kind = YamlNode::Kind::list,
-                       .where = entry.where,
-                       .text = {},
-                       .items = value.distribution.choices,
-                       .entries = {}};
+      const TreeEntry& entry = *value.entry;
+      TreeEntry in_grid = entry;  // as if a grid had it
+      in_grid.value = value.distribution.choices;
+      in_grid.value.where = entry.where;
       if (!check_key(in_grid) || !claim(entry, "random")) continue;
       for (std::size_t trial = 0; trial < rows.size(); ++trial) {
-        const YamlNode drawn = search.draw(value, static_cast<std::int64_t>(trial));
-        add_choice(rows[trial], entry, made_.emplace_back(YamlEntry{entry.key, entry.where, drawn}).value);
+        const Tree drawn = search.draw(value, static_cast<std::int64_t>(trial));
+        add_choice(rows[trial], entry, made_.emplace_back(TreeEntry{entry.key, entry.where, drawn}).value);
       }
     }
     leave_repeated(rows);
@@ -346,9 +341,9 @@ class SweepReader {
     return rows;
   }
 
-  static void set_override(std::vector<SweepOverride>& overrides, const std::string& key, const YamlNode& value) {
+  static void set_override(std::vector<SweepOverride>& overrides, const std::string& key, const Tree& value) {
     const std::string yaml = to_yaml(value);
-    const SweepOverride made{key, yaml, value.kind == YamlNode::Kind::scalar ? value.text : yaml, number_in(value)};
+    const SweepOverride made{key, yaml, value.kind == Tree::Kind::scalar ? value.text : yaml, number_in(value)};
     const auto found = std::ranges::find(overrides, key, &SweepOverride::key);
     if (found == overrides.end())
       overrides.push_back(made);
@@ -357,11 +352,10 @@ class SweepReader {
   }
 
   /// A section given whole replaces what was set of it.
-  static void add_settings(std::vector<SweepOverride>& settings, const std::string& key, const YamlNode& value) {
-    if (value.kind != YamlNode::Kind::map || key.find('.') != std::string::npos)
-      return set_override(settings, key, value);
+  static void add_settings(std::vector<SweepOverride>& settings, const std::string& key, const Tree& value) {
+    if (value.kind != Tree::Kind::map || key.find('.') != std::string::npos) return set_override(settings, key, value);
     std::erase_if(settings, [&](const SweepOverride& setting) { return setting.key.starts_with(key + "."); });
-    for (const YamlEntry& entry : value.entries) set_override(settings, key + "." + entry.key, entry.value);
+    for (const TreeEntry& entry : value.entries) set_override(settings, key + "." + entry.key, entry.value);
   }
 
   /// The choices of a case: one given again takes the place of the one before it.
@@ -380,7 +374,7 @@ class SweepReader {
 
   /// A section given whole after a key of it would drop the key.
   void refuse_drop(const Choice& section, std::span<const Choice> before) {
-    if (section.value->kind != YamlNode::Kind::map) return;
+    if (section.value->kind != Tree::Kind::map) return;
     for (const Choice& one : before) {
       if (!one.key->key.starts_with(section.key->key + ".")) continue;
       const std::string message = fmt::format(
@@ -399,7 +393,7 @@ class SweepReader {
     const Row all = merged(row);
     for (const Choice& choice : all) {
       if (choice.key->key == "config") {
-        for (const YamlNode& file : files_in(*choice.value))
+        for (const Tree& file : files_in(*choice.value))
           one.configurations.push_back((path_.parent_path() / file.text).lexically_normal().string());
         continue;
       }
@@ -424,14 +418,14 @@ class SweepReader {
   }
 
   fs::path path_;
-  const YamlNode& root_;
+  const Tree& root_;
   Problems& problems_;
   Sweep sweep_;
-  std::vector<YamlEntry> given_;  // on the command line
+  std::vector<TreeEntry> given_;  // on the command line
   Row common_;
   std::set<std::string> ids_;
   std::map<std::string, std::pair<std::string, int>> varied_;  // keys: the part that varies them, and its line
-  std::deque<YamlEntry> made_;                                 // values that the file does not hold as such
+  std::deque<TreeEntry> made_;                                 // values that the file does not hold as such
   std::set<std::string> dropped_;                              // messages
 };
 
@@ -452,7 +446,7 @@ std::string id_of(const Sweep& sweep, const SweepCase& one) {
 
 Sweep read_sweep(const fs::path& path, const std::vector<std::string>& overrides) {
   Problems problems;
-  const YamlNode root = parse_yaml(read_text(path), {path.string(), 1, 1}, problems);
+  const Tree root = parse_yaml(read_text(path), {path.string(), 1, 1}, problems);
   return SweepReader(path, root, overrides, problems).read();
 }
 

@@ -33,12 +33,12 @@ namespace fs = std::filesystem;
 std::int64_t group_size(const Configuration& configuration) {
   const auto given = configuration.memory.options.find("group_size");
   return given == configuration.memory.options.end() ? MemoryPlan{}.group_size
-                                                     : static_cast<std::int64_t>(std::get<double>(given->second));
+                                                     : static_cast<std::int64_t>(number_in(given->second).value());
 }
 
 bool may_quantize(const Configuration& configuration) {
   const auto codes = configuration.memory.options.find("codes");
-  return codes == configuration.memory.options.end() || std::get<bool>(codes->second);
+  return codes == configuration.memory.options.end() || flag_in(codes->second) == true;
 }
 
 Configuration without_policy(Configuration configuration) {

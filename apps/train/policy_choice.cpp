@@ -25,8 +25,7 @@ Configuration with_policy(const Configuration& read, const std::string& choice) 
     memory.budget = value;
     memory.plan_file.clear();
   } else if (colon < choice.size()) {
-    const std::vector<Setting>& settings = memory_policies().get(policy).settings;
-    if (std::ranges::find(settings, "bits", &Setting::name) == settings.end())
+    if (memory_policies().get(policy).options.find("bits") == nullptr)
       reject(
           "the policy {0} has no bits: expected {0} alone, or another with its bits behind a colon, as fixed:4; auto "
           "takes a budget there, as auto:6GiB",
@@ -49,12 +48,12 @@ Configuration under_policy(const Configuration& read, const std::string& choice)
 std::string policy_title(const Configuration& configuration) {
   const Configuration::Memory& memory = configuration.memory;
   if (memory.policy == "auto") return "auto:" + (memory.budget.empty() ? memory.plan_file : memory.budget);
-  const std::vector<Setting>& settings = memory_policies().get(memory.policy).settings;
-  const auto bits = std::ranges::find(settings, "bits", &Setting::name);
-  if (bits == settings.end()) return memory.policy;
+  const Options& defaults = memory_policies().get(memory.policy).options;
+  const lacuna::Field* const bits = defaults.find("bits");
+  if (bits == nullptr) return memory.policy;
   const auto given = memory.options.find("bits");
   return fmt::format("{}:{}", memory.policy,
-                     std::get<double>(given == memory.options.end() ? bits->initial : given->second));
+                     to_yaml(given == memory.options.end() ? defaults.write(*bits) : given->second));
 }
 
 }  // namespace lacuna::apps

@@ -213,15 +213,14 @@ void refuse_unmatched(const RuledPolicy& policy) {
 }
 
 std::unique_ptr<Task> make_task(const Configuration& configuration, const Model& model) {
-  SettingValues options = configuration.task.options;
+  OptionValues options = configuration.task.options;
   // Synthetic batches have no class counts, so use uniform weights.
-  if (const auto found = options.find("class_weights");
-      found != options.end() && found->second == SettingValue("balanced"))
+  if (const auto found = options.find("class_weights"); found != options.end() && found->second == Tree("balanced"))
     found->second =
         fmt::format("{}", fmt::join(std::vector<int>(static_cast<std::size_t>(model.num_classes()), 1), ","));
   for (const std::string_view name : tasks().get(configuration.task.name).weights)
     if (const auto found = options.find(name); found != options.end()) {
-      auto& from = std::get<std::string>(found->second);
+      std::string& from = found->second.text;
       if (!from.empty()) from = weights_path(from, fmt::format("task.{}", name)).string();
     }
   std::unique_ptr<Task> task = lacuna::make_task(configuration.task.name, options, model);
@@ -234,7 +233,7 @@ std::unique_ptr<Task> make_task(const Configuration& configuration, const Model&
 
 void count_class_weights(const Dataset& samples, Configuration& configuration) {
   const auto found = configuration.task.options.find("class_weights");
-  if (found == configuration.task.options.end() || found->second != SettingValue("balanced")) return;
+  if (found == configuration.task.options.end() || found->second != Tree("balanced")) return;
   found->second = balanced_weights(count_classes(samples, configuration.model.num_classes));
 }
 
@@ -277,9 +276,9 @@ Training::Training(const Configuration& configuration, Device device, Communicat
   if (const TaskKind& kind = tasks().get(configuration.task.name); kind.heads) {
     classifier_ = std::move(model_);
     for (Parameter* const parameter : classifier_->parameters()) parameter->set_trainable(false);
-    std::unique_ptr<ProbeHeads> heads =
-        kind.heads(Settings(fmt::format("task {}", configuration.task.name), kind.settings, configuration.task.options),
-                   *classifier_);
+    std::unique_ptr<ProbeHeads> heads = kind.heads(
+        read_options(fmt::format("task {}", configuration.task.name), kind.options, configuration.task.options),
+        *classifier_);
     rules = heads->rate_rules();
     heads_ = heads.get();
     model_ = std::move(heads);

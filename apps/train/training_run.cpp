@@ -68,6 +68,13 @@ std::vector<std::pair<std::string, double>> values_of(const Evaluation& evaluati
   return values;
 }
 
+/// The learning rates of a probe's heads.
+std::string task_rates(const Configuration& c) {
+  std::vector<double> rates;
+  for (const Tree& rate : c.task.options.at("rates").items) rates.push_back(number_in(rate).value());
+  return fmt::format("{}", fmt::join(rates, ", "));
+}
+
 TrainerOptions options_of(const Configuration& c, const Dataset& training_samples, const Model& model) {
   const std::int64_t steps_per_epoch = training_samples.size() / c.train.batch_size;
   TrainerOptions options{
@@ -90,9 +97,7 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_sample
   if (std::ranges::find(info.fields, "encoded", &SampleField::name) != info.fields.end())
     options.identity["classes"] = fmt::format("{}", fmt::join(info.classes, ", "));
   if (model.adaptation()) options.identity["weights of model.from"] = model.adaptation()->base_hash;
-  if (trains_on_features(c))
-    options.identity["task.rates"] =
-        fmt::format("{}", fmt::join(std::get<std::vector<double>>(c.task.options.at("rates")), ", "));
+  if (trains_on_features(c)) options.identity["task.rates"] = task_rates(c);
   return options;
 }
 

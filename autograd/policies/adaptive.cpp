@@ -29,27 +29,25 @@ const T* numbers_of(const std::string& name, const Tensor& values, std::int64_t 
 
 }  // namespace
 
-std::vector<Setting> Adaptive::settings() {
-  return {{"bits",
-           4.0,
-           {.low = 1.5, .high = 8, .below_high = false},
-           "average of an element: the bytes of `fixed` with as many are divided"},
-          group_size_setting(),
-          {"measure_every",
-           200.0,
-           {.low = 1, .whole = true},
-           "backward passes, at least, from one calibration to the next: before the first of a step"},
-          {"by_draws", false, {}, "whether to calibrate by a pass more for each tensor, as GACT does"},
-          {"smoothing", 0.5, below_one, "how much of the sensitivities stays when they are measured again"}};
+Fields AdaptiveOptions::fields() {
+  return {field("bits", &AdaptiveOptions::bits, between(1.5, 8),
+                "average bits per element: the bytes of `fixed` with as many bits are divided among the tensors"),
+          field("group_size", &AdaptiveOptions::group_size, group_sizes, group_size_help),
+          field("measure_every", &AdaptiveOptions::measure_every, at_least(1),
+                "least number of backward passes between two calibrations"),
+          field("by_draws", &AdaptiveOptions::by_draws,
+                "calibrate with one extra forward and backward pass per tensor (GACT)"),
+          field("smoothing", &AdaptiveOptions::smoothing, below(1),
+                "weight of the earlier sensitivities when they are measured again")};
 }
 
-Adaptive::Adaptive(const Settings& settings)
-    : QuantizingPolicy(true, takes_slopes(settings.number("bits"))),
-      bits_(settings.number("bits")),
-      group_size_(settings.whole_number("group_size")),
-      calibrate_every_(settings.whole_number("measure_every")),
-      by_draws_(settings.flag("by_draws")),
-      smoothing_(settings.number("smoothing")) {}
+Adaptive::Adaptive(const AdaptiveOptions& options)
+    : QuantizingPolicy(true, takes_slopes(options.bits)),
+      bits_(options.bits),
+      group_size_(options.group_size),
+      calibrate_every_(options.measure_every),
+      by_draws_(options.by_draws),
+      smoothing_(options.smoothing) {}
 
 quant::QuantConfig Adaptive::config_of(const SavedTensorInfo& info) {
   if (info.pass != pass_) begin_pass(info.pass);
@@ -233,7 +231,7 @@ const Adaptive* adaptive_of(const MemoryPolicy& policy) {
 Adaptive* adaptive_of(MemoryPolicy& policy) { return const_cast<Adaptive*>(adaptive_of(std::as_const(policy))); }
 
 namespace {
-const RegisterPolicy<Adaptive> adaptive;
+const RegisterPolicy<Adaptive, AdaptiveOptions> adaptive;
 }  // namespace
 
 }  // namespace lacuna

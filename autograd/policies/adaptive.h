@@ -10,6 +10,16 @@
 
 namespace lacuna {
 
+struct AdaptiveOptions {
+  double bits = 4;
+  std::int64_t group_size = default_group_size;
+  std::int64_t measure_every = 200;
+  bool by_draws = false;
+  double smoothing = 0.5;
+
+  static Fields fields();
+};
+
 /// Quantizes to `bits` bits per element on average. The bytes that `fixed` takes with these bits, ranges and means
 /// included, are divided among the tensors so that the predicted gradient variance is minimal (GACT, equation 7, solved
 /// by `allocate_bits`). The prediction uses sensitivities, which the owner of the training step measures before the
@@ -18,8 +28,7 @@ namespace lacuna {
 class Adaptive final : public QuantizingPolicy {
  public:
   static constexpr std::string_view policy_name = "adaptive";
-  static std::vector<Setting> settings();
-  explicit Adaptive(const Settings& settings);
+  explicit Adaptive(const AdaptiveOptions& options);
   std::string_view name() const override { return policy_name; }
 
   bool calibration_due() const { return !calibrated_ && (passes_ == 0 || passes_ >= calibrate_every_); }

@@ -4,27 +4,31 @@
 namespace lacuna {
 namespace {
 
+struct FixedOptions {
+  int bits = 4;
+  std::int64_t group_size = default_group_size;
+
+  static Fields fields() {
+    return {field("bits", &FixedOptions::bits, between(1, 8), "bits per element"),
+            field("group_size", &FixedOptions::group_size, group_sizes, group_size_help)};
+  }
+};
+
 class Fixed final : public QuantizingPolicy {
  public:
   static constexpr std::string_view policy_name = "fixed";
-  static std::vector<Setting> settings() {
-    return {{"bits", 4.0, {.low = 1, .high = 8, .below_high = false, .whole = true}, "of an element"},
-            group_size_setting()};
-  }
-  explicit Fixed(const Settings& settings)
-      : QuantizingPolicy(true, takes_slopes(settings.number("bits"))),
-        bits_(static_cast<int>(settings.whole_number("bits"))),
-        group_size_(settings.whole_number("group_size")) {}
+  explicit Fixed(const FixedOptions& options) : QuantizingPolicy(true, takes_slopes(options.bits)), options_(options) {}
   std::string_view name() const override { return policy_name; }
 
  private:
-  quant::QuantConfig config_of(const SavedTensorInfo& info) override { return run_config(info, bits_, group_size_); }
+  quant::QuantConfig config_of(const SavedTensorInfo& info) override {
+    return run_config(info, options_.bits, options_.group_size);
+  }
 
-  int bits_;
-  std::int64_t group_size_;
+  FixedOptions options_;
 };
 
-const RegisterPolicy<Fixed> fixed;
+const RegisterPolicy<Fixed, FixedOptions> fixed;
 
 }  // namespace
 }  // namespace lacuna

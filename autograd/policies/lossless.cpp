@@ -22,8 +22,7 @@ namespace {
 class Keep final : public MemoryPolicy {
  public:
   static constexpr std::string_view policy_name = "keep";
-  static std::vector<Setting> settings() { return {}; }
-  explicit Keep(const Settings&) {}
+  explicit Keep(const NoOptions&) {}
   std::string_view name() const override { return policy_name; }
   Hold decide(const SavedTensorInfo& info) override { return {.kind = info.optional ? Hold::drop : Hold::keep}; }
 };
@@ -33,14 +32,13 @@ class Keep final : public MemoryPolicy {
 class Exact final : public MemoryPolicy {
  public:
   static constexpr std::string_view policy_name = "exact";
-  static std::vector<Setting> settings() { return {}; }
-  explicit Exact(const Settings&) {}
+  explicit Exact(const NoOptions&) {}
   std::string_view name() const override { return policy_name; }
   Hold decide(const SavedTensorInfo& info) override { return decide_exactly(info); }
 };
 
-const RegisterPolicy<Keep> keep;
-const RegisterPolicy<Exact> exact;
+const RegisterPolicy<Keep, NoOptions> keep;
+const RegisterPolicy<Exact, NoOptions> exact;
 
 }  // namespace
 }  // namespace lacuna

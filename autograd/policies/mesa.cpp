@@ -12,14 +12,60 @@
 namespace lacuna {
 namespace {
 
-using namespace std::string_literals;
+enum class Ranges : std::uint8_t { running, sample };
+enum class Groups : std::uint8_t { head, tensor };
+enum class Rounds : std::uint8_t { stochastic, nearest };
+
+std::array<std::pair<std::string_view, Ranges>, 2> names_of(Ranges) {
+  return {{{"running", Ranges::running}, {"sample", Ranges::sample}}};
+}
+std::array<std::pair<std::string_view, Groups>, 2> names_of(Groups) {
+  return {{{"head", Groups::head}, {"tensor", Groups::tensor}}};
+}
+std::array<std::pair<std::string_view, Rounds>, 2> names_of(Rounds) {
+  return {{{"stochastic", Rounds::stochastic}, {"nearest", Rounds::nearest}}};
+}
+
+struct MesaOptions {
+  int bits = 8;
+  double decay = 0.9;
+  Ranges ranges = Ranges::running;
+  Groups groups = Groups::head;
+  Rounds rounding = Rounds::stochastic;
+  bool symmetric = false;
+  std::int64_t group_size = default_group_size;
+  bool linear = true, convolution = true, matmul = true, softmax = true, activation = true, norm = true;
+
+  static Fields fields();
+};
 
 /// Whether a setting with two possible words is the second; rejects other words.
-bool chosen(const Settings& settings, std::string_view name, std::string_view first, std::string_view second) {
-  const std::string& word = settings.text(name);
-  if (word != first && word != second)
-    reject("memory policy mesa: {} expected {} or {}, got \"{}\"", name, first, second, word);
-  return word == second;
+struct Switch {
+  std::string_view name;
+  bool MesaOptions::*on;
+  OpKind kind;
+  std::string_view help;
+};
+constexpr std::array switches{
+    Switch{"linear", &MesaOptions::linear, OpKind::linear, "quantize inputs of linear layers"},
+    Switch{"convolution", &MesaOptions::convolution, OpKind::convolution, "quantize inputs of convolutions"},
+    Switch{"matmul", &MesaOptions::matmul, OpKind::matmul, "quantize the operands of attention's matrix products"},
+    Switch{"softmax", &MesaOptions::softmax, OpKind::softmax, "quantize attention probabilities"},
+    Switch{"activation", &MesaOptions::activation, OpKind::activation, "quantize inputs of activation functions"},
+    Switch{"norm", &MesaOptions::norm, OpKind::norm, "quantize inputs of norms"}};
+
+Fields MesaOptions::fields() {
+  Fields all{field("bits", &MesaOptions::bits, between(1, 8), "bits per element"),
+             field("decay", &MesaOptions::decay, below(1), "decay of the running estimate of a range"),
+             field("ranges", &MesaOptions::ranges, "where ranges come from: running estimates, or each sample"),
+             field("groups", &MesaOptions::groups,
+                   "elements that share a range: a head or a group of channels (`head`), or the whole tensor"),
+             field("rounding", &MesaOptions::rounding, "rounding mode; `nearest` is biased"),
+             field("symmetric", &MesaOptions::symmetric, "whether ranges are symmetric about zero"),
+             field("group_size", &MesaOptions::group_size, group_sizes,
+                   "elements that share a range where channel groups are too narrow")};
+  for (const Switch& one : switches) all.push_back(field(one.name, one.on, one.help));
+  return all;
 }
 
 /// Quantizes to 8 bits with running ranges per head or per run of channels, updated with a decay. Values outside the
@@ -30,34 +76,18 @@ bool chosen(const Settings& settings, std::string_view name, std::string_view fi
 class Mesa final : public QuantizingPolicy {
  public:
   static constexpr std::string_view policy_name = "mesa";
-  static std::vector<Setting> settings() {
-    std::vector<Setting> all{
-        {"bits", 8.0, {.low = 1, .high = 8, .below_high = false, .whole = true}, "of an element"},
-        {"decay", 0.9, below_one, "how much of a range's estimate stays when the next step is seen"},
-        {"ranges", "running"s, {}, "where ranges come from: estimates over steps (running), or each sample (sample)"},
-        {"groups",
-         "head"s,
-         {},
-         "elements that share a range: a head, or columns of channels (head); the whole (tensor)"},
-        {"rounding", "stochastic"s, {}, "stochastic or nearest; the latter is biased"},
-        {"symmetric", false, {}, "whether ranges are symmetric about zero, as large as the largest magnitude"},
-        group_size_setting("elements that share a range where columns are too narrow")};
-    for (const Switch& one : switches) all.push_back({one.name, true, {}, one.meaning});
-    return all;
-  }
-  explicit Mesa(const Settings& settings)
-      : QuantizingPolicy(true, takes_slopes(settings.number("bits"))),
-        bits_(settings.whole_number("bits")),
-        group_size_(settings.whole_number("group_size")),
-        decay_(settings.number("decay")),
-        by_sample_(chosen(settings, "ranges", "running", "sample")),
-        by_tensor_(chosen(settings, "groups", "head", "tensor")),
-        rounding_(chosen(settings, "rounding", "stochastic", "nearest") ? quant::Rounding::nearest
-                                                                        : quant::Rounding::stochastic),
-        symmetric_(settings.flag("symmetric")) {
+  explicit Mesa(const MesaOptions& options)
+      : QuantizingPolicy(true, takes_slopes(options.bits)),
+        bits_(options.bits),
+        group_size_(options.group_size),
+        decay_(options.decay),
+        by_sample_(options.ranges == Ranges::sample),
+        by_tensor_(options.groups == Groups::tensor),
+        rounding_(options.rounding == Rounds::nearest ? quant::Rounding::nearest : quant::Rounding::stochastic),
+        symmetric_(options.symmetric) {
     if (by_sample_ && symmetric_) reject("memory policy mesa: symmetric goes with ranges: running, got ranges: sample");
     for (const Switch& one : switches)
-      if (!settings.flag(one.name)) off_.insert(one.kind);
+      if (!(options.*one.on)) off_.insert(one.kind);
   }
   std::string_view name() const override { return policy_name; }
 
@@ -104,25 +134,12 @@ class Mesa final : public QuantizingPolicy {
   }
 
  private:
-  struct Switch {
-    std::string_view name;
-    OpKind kind;
-    std::string_view meaning;
-  };
-  static constexpr std::array switches{
-      Switch{"linear", OpKind::linear, "whether inputs of linear layers are quantized"},
-      Switch{"convolution", OpKind::convolution, "whether inputs of convolutions are quantized"},
-      Switch{"matmul", OpKind::matmul, "whether operands of attention's products are quantized"},
-      Switch{"softmax", OpKind::softmax, "whether probabilities are quantized"},
-      Switch{"activation", OpKind::activation, "whether inputs of activations are quantized"},
-      Switch{"norm", OpKind::norm, "whether inputs of norms are quantized"}};
-
   bool applies_to(const SavedTensorInfo& info) const override {
     return std::ranges::any_of(
         info.readers, [&](const Reader& reader) { return reader.need != Need::sign && !off_.contains(reader.kind); });
   }
   quant::QuantConfig config_of(const SavedTensorInfo& info) override {
-    return {.bits = static_cast<int>(bits_), .grouping = groups_of(info), .rounding = rounding_};
+    return {.bits = bits_, .grouping = groups_of(info), .rounding = rounding_};
   }
   quant::Grouping groups_of(const SavedTensorInfo& info) const {
     if (by_sample_) {
@@ -143,7 +160,8 @@ class Mesa final : public QuantizingPolicy {
     return &running;
   }
 
-  std::int64_t bits_, group_size_;
+  int bits_;
+  std::int64_t group_size_;
   double decay_;
   bool by_sample_, by_tensor_;
   quant::Rounding rounding_;
@@ -152,7 +170,7 @@ class Mesa final : public QuantizingPolicy {
   std::map<std::string, RunningRanges> running_;
 };
 
-const RegisterPolicy<Mesa> mesa;
+const RegisterPolicy<Mesa, MesaOptions> mesa;
 
 }  // namespace
 }  // namespace lacuna

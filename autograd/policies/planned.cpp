@@ -96,17 +96,24 @@ std::vector<std::string> PlannedPolicy::unmatched() const {
 
 namespace {
 
+struct AutoOptions {
+  bool codes = true;
+  std::int64_t group_size = default_group_size;
+
+  static Fields fields() {
+    return {field("codes", &AutoOptions::codes, "whether the plan may quantize; otherwise it is lossless"),
+            field("group_size", &AutoOptions::group_size, group_sizes, group_size_help)};
+  }
+};
+
 /// `auto` before a plan is made for its budget: nothing is quantized or recomputed.
 const struct RegisterAuto {
   RegisterAuto() {
-    memory_policies().add(
-        "auto", {{{"codes", true, {}, "whether tensors may be quantized; otherwise the plan has exact means only"},
-                  group_size_setting()},
-                 [](const Settings& given) {
-                   MemoryPlan plan;
-                   plan.group_size = given.whole_number("group_size");
-                   return std::make_unique<PlannedPolicy>(std::move(plan), "auto");
-                 }});
+    memory_policies().add("auto", {AutoOptions(), [](const Options& given) {
+                                     MemoryPlan plan;
+                                     plan.group_size = given.as<AutoOptions>().group_size;
+                                     return std::make_unique<PlannedPolicy>(std::move(plan), "auto");
+                                   }});
   }
 } automatic;
 

@@ -39,10 +39,6 @@ const quant::SlopeLevels* slopes_of(const SavedTensorInfo& info) {
   return info.readers.front().slopes;
 }
 
-Setting group_size_setting(std::string_view meaning) {
-  return {"group_size", 256.0, {.low = 64, .high = 1024, .below_high = false, .whole = true}, meaning};
-}
-
 Hold QuantizingPolicy::decide(const SavedTensorInfo& info) {
   if (!quantizes()) return decide_exactly(info);
   const Hold lossless = beside_quantized(decide_exactly(info), info);

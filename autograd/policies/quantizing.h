@@ -29,9 +29,11 @@ const quant::SlopeLevels* slopes_of(const SavedTensorInfo& info);
 /// smaller error, and 1 bit takes less memory.
 constexpr bool takes_slopes(double bits) { return bits >= 2 && bits < 8; }
 
-/// The setting `group_size` of every policy that quantizes.
-Setting group_size_setting(
-    std::string_view meaning = "elements that share a range; with 3 bits and fewer four times as many");
+// The option `group_size` of every policy that quantizes.
+inline constexpr std::int64_t default_group_size = 256;
+inline constexpr NumberRange group_sizes = between(64, 1024);
+inline constexpr std::string_view group_size_help =
+    "elements that share a range; with 3 bits and fewer four times as many";
 
 /// A policy that quantizes the tensors `exact` would keep, with the configuration from `config_of`.
 class QuantizingPolicy : public MemoryPolicy {

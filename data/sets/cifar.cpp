@@ -185,14 +185,16 @@ const CifarFormat& cifar100_format() {
 namespace {
 
 template <const CifarFormat& (*format)()>
-constexpr DatasetKind kind_of{.describe = [](const DatasetOptions& options) { return info_of(format(), options); },
-                              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-                                return std::make_unique<Cifar>(format(), options);
-                              },
-                              .recognize = [](const fs::path& path) { return recognize_cifar(format(), path); }};
+DatasetKind kind_of() {
+  return {.describe = [](const DatasetOptions& options) { return info_of(format(), options); },
+          .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+            return std::make_unique<Cifar>(format(), options);
+          },
+          .recognize = [](const fs::path& path) { return recognize_cifar(format(), path); }};
+}
 
-const RegisterDataset register_cifar10("cifar10", kind_of<cifar10_format>);
-const RegisterDataset register_cifar100("cifar100", kind_of<cifar100_format>);
+const RegisterDataset register_cifar10("cifar10", kind_of<cifar10_format>());
+const RegisterDataset register_cifar100("cifar100", kind_of<cifar100_format>());
 
 }  // namespace
 

@@ -118,24 +118,26 @@ const GlueTask& task_of(const std::string& name) {
   reject("data.task: expected one of {}, got {}", fmt::join(names, ", "), name.empty() ? "none" : name);
 }
 
-const std::vector<Setting>& settings_of_glue() {
-  static const std::vector<Setting> settings =
-      text_settings({{"task",
-                      std::string(),
-                      {},
-                      "`cola`, `sst2`, `mrpc`, `stsb`, `qqp`, `mnli`, `mnli_mismatched` (evaluates on the other "
-                      "genres), `ax` (on the "
-                      "diagnostic set), `qnli`, `rte` or `wnli`"},
-                     {"labels",
-                      std::string(),
-                      {},
-                      "the names of the task's classes in another order, as `contradiction, entailment, neutral`"}});
-  return settings;
+struct GlueOptions : TextOptions {
+  std::string task, labels;
+
+  static Fields fields() {
+    return Fields{field("task", &GlueOptions::task,
+                        "`cola`, `sst2`, `mrpc`, `stsb`, `qqp`, `mnli`, `mnli_mismatched` (evaluates on the "
+                        "mismatched genres), `ax` (on the diagnostic set), `qnli`, `rte` or `wnli`"),
+                  field("labels", &GlueOptions::labels,
+                        "names of the task's classes in another order, as `contradiction, entailment, neutral`")} +
+           rows_of_base<GlueOptions, TextOptions>();
+  }
+};
+
+GlueOptions own_options(const DatasetOptions& options) {
+  return read_options<GlueOptions>("data set glue", options.settings);
 }
 
 /// The task's classes in the order given by the settings.
-std::vector<std::string> classes_of(const GlueTask& task, const Settings& settings) {
-  std::vector<std::string> names = class_names(settings.text("labels"));
+std::vector<std::string> classes_of(const GlueTask& task, const GlueOptions& own) {
+  std::vector<std::string> names = class_names(own.labels);
   if (names.empty()) return task.classes;
   if (!std::ranges::is_permutation(names, task.classes))
     reject("data.labels: expected the classes of {} in some order ({}), got {}", task.name,
@@ -180,18 +182,18 @@ std::shared_ptr<const LabelledTable> table_of(const GlueTask& task, const std::v
 }
 
 struct Opened {
-  Settings settings;
+  std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const LabelledTable> table;
   DatasetInfo info;
 };
 
 Opened open_glue(const DatasetOptions& options) {
-  const Settings settings = read_text_settings("glue", settings_of_glue(), options);
-  const GlueTask& task = task_of(settings.text("task"));
-  const std::vector<std::string> classes = classes_of(task, settings);
-  Opened opened{settings, tokenizer_of(settings, options), table_of(task, classes, options), {}};
-  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary().size);
+  const GlueOptions own = own_options(options);
+  const GlueTask& task = task_of(own.task);
+  const std::vector<std::string> classes = classes_of(task, own);
+  Opened opened{own.max_length, tokenizer_of(own, options), table_of(task, classes, options), {}};
+  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
   fields.push_back(label_field(opened.table->kind, std::ssize(task.classes)));
   opened.info = {.name = "glue",
                  .size = samples_to_use(options, opened.table->table->size()),
@@ -205,16 +207,16 @@ Opened open_glue(const DatasetOptions& options) {
 /// Describes the published task without its files, which suffices for planning.
 DatasetInfo describe_glue(const DatasetOptions& options) {
   if (!options.path.empty()) return open_glue(options).info;
-  const Settings settings = read_text_settings("glue", settings_of_glue(), options);
-  const GlueTask& task = task_of(settings.text("task"));
-  SampleFields fields = token_fields(settings, 0);
+  const GlueOptions own = own_options(options);
+  const GlueTask& task = task_of(own.task);
+  SampleFields fields = token_fields(own, 0);
   fields.push_back(
       label_field(task.classes.empty() ? LabelKind::number : LabelKind::one_class, std::ssize(task.classes)));
   const std::int64_t published = options.split == Split::train ? task.train_size : task.validation_size;
   return {.name = "glue",
           .size = options.size() > 0 ? options.size() : published,
           .fields = std::move(fields),
-          .classes = classes_of(task, settings),
+          .classes = classes_of(task, own),
           .metrics = task.metrics};
 }
 
@@ -233,11 +235,10 @@ const RegisterDataset glue(
     "glue", {.describe = describe_glue,
              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                const Opened opened = open_glue(options);
-               return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
-                                                     opened.settings.whole_number("max_length"));
+               return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table, opened.max_length);
              },
-             .settings = settings_of_glue(),
-             .inputs = [](const DatasetOptions& options) { return text_inputs("glue", settings_of_glue(), options); },
+             .options = GlueOptions{},
+             .inputs = [](const DatasetOptions& options) { return text_inputs(own_options(options), options); },
              .recognize = recognize_glue});
 
 }  // namespace

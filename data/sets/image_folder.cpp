@@ -12,37 +12,33 @@
 namespace lacuna {
 namespace {
 
-const std::vector<Setting>& settings_of_image_folder() {
-  static const std::vector<Setting> settings{
-      {"validation",
-       std::string(),
-       {},
-       "folder or archive to evaluate on; empty: `val`, `test` or the like in data.path"},
-      {"val_fraction",
-       0.1,
-       {.low = 0.001, .high = 0.9, .below_high = false},
-       "part of each class that is held out for evaluation, drawn by data.seed, where there is no folder for it"},
-      {"val_labels",
-       std::string(),
-       {},
-       "file with names and classes of validation images that lie in one folder, as ImageNet's LOC_val_solution.csv; "
-       "empty: found beside them"},
-      {"labels",
-       std::string(),
-       {},
-       "names of the classes in their order, as `cat, dog`, or a file `.txt` with one on each line; empty: the "
-       "folders"},
-  };
-  return settings;
-}
+struct ImageFolderKeys {
+  std::string validation;
+  double val_fraction = usual_fraction;
+  std::string val_labels, labels;
+
+  static Fields fields() {
+    using O = ImageFolderKeys;
+    return {field("validation", &O::validation,
+                  "folder or archive to evaluate on; empty: `val`, `test` or the like in data.path"),
+            field("val_fraction", &O::val_fraction, val_fractions,
+                  "fraction of each class held out for evaluation, drawn by data.seed, if there is no folder for it"),
+            field("val_labels", &O::val_labels,
+                  "file with names and classes of validation images that lie in one folder, as ImageNet's "
+                  "LOC_val_solution.csv; empty: detected beside them"),
+            field("labels", &O::labels,
+                  "names of the classes in their order, as `cat, dog`, or a file `.txt` with one per line; empty: the "
+                  "folders")};
+  }
+};
 
 ImageFolderOptions layout_options(const DatasetOptions& options) {
-  const Settings settings("data set imagefolder", settings_of_image_folder(), options.settings);
+  const auto own = read_options<ImageFolderKeys>("data set imagefolder", options.settings);
   return {.path = options.path,
-          .validation = settings.text("validation"),
-          .val_labels = settings.text("val_labels"),
-          .labels = settings.text("labels"),
-          .val_fraction = settings.number("val_fraction"),
+          .validation = own.validation,
+          .val_labels = own.val_labels,
+          .labels = own.labels,
+          .val_fraction = own.val_fraction,
           .seed = options.seed};
 }
 
@@ -118,7 +114,7 @@ Recognition recognize(const std::filesystem::path& path) {
 }
 
 const RegisterDataset image_folder(
-    "imagefolder", {.describe = info_of, .open = open, .settings = settings_of_image_folder(), .recognize = recognize});
+    "imagefolder", {.describe = info_of, .open = open, .options = ImageFolderKeys{}, .recognize = recognize});
 
 }  // namespace
 }  // namespace lacuna

@@ -372,7 +372,6 @@ ImageFolderLayout find_images(const ImageFolderOptions& options) {
       layout.validation = by_folders(validation_tree, validation, numbers);
       evaluated = where;
     }
-    constexpr double usual_fraction = 0.1;
     if (options.val_fraction != usual_fraction)
       reject("data.val_fraction is {}, but {} has images to evaluate on", options.val_fraction, where);
   } else {

@@ -37,6 +37,10 @@ struct ImageFolderLayout {
 /// classes, a class without images, and splits with different classes.
 ImageFolderLayout find_images(const ImageFolderOptions& options);
 
+/// The fraction of each class that is held out for validation: the default and the limits.
+inline constexpr double usual_fraction = 0.1;
+inline constexpr NumberRange val_fractions = between(0.001, 0.9);
+
 /// Marks the samples held out for validation: a random share of each class, at least one sample, and never all.
 std::vector<bool> held_out(const std::vector<std::int32_t>& labels, double fraction, std::uint64_t seed);
 

@@ -30,30 +30,28 @@ const std::vector<std::string> image_names{"image",    "file_name",  "filename",
 const std::vector<std::string> label_names{"label",  "labels", "class", "class_name", "category",
                                            "target", "tags",   "score", "rating",     "y"};
 
-const std::vector<Setting>& settings_of_image_table() {
-  static const std::vector<Setting> settings{
-      {"image", std::string(), {}, "column of the image's path, by name or by number from 1; empty: found out"},
-      {"label", std::string(), {}, "column of the label; empty: found out"},
-      {"labels",
-       std::string(),
-       {},
-       "names of the classes in their order, or a file `.txt` of them; `numbers`: labels are "
-       "numbers to predict; empty: found out"},
-      {"separator",
-       std::string(),
-       {},
-       "between the labels of an image that may have several, as `|`; empty: it has one, or "
-       "a list of JSON"},
-      {"images", std::string(), {}, "folder that the paths begin in; empty: that of the table"},
-      {"extension", std::string(), {}, "what paths lack at their end, as `.jpg`"},
-      {"validation", std::string(), {}, "table to evaluate on; empty: `val` or the like beside the training table"},
-      {"val_fraction",
-       0.1,
-       {.low = 0.001, .high = 0.9, .below_high = false},
-       "part of each class that is held out for evaluation, drawn by data.seed, where there is no table for it"},
-  };
-  return settings;
-}
+struct ImageTableOptions {
+  std::string image, label, labels, separator, images, extension, validation;
+  double val_fraction = usual_fraction;
+
+  static Fields fields() {
+    using O = ImageTableOptions;
+    return {
+        field("image", &O::image, "column of the image's path, by name or by number from 1; empty: detected"),
+        field("label", &O::label, "column of the label; empty: detected"),
+        field("labels", &O::labels,
+              "names of the classes in their order, or a file `.txt` of them; `numbers`: labels are numbers to "
+              "predict; empty: detected"),
+        field("separator", &O::separator,
+              "separator between the labels of an image that may have several, as `|`; empty: it has one, or a "
+              "list of JSON"),
+        field("images", &O::images, "folder that paths are relative to; empty: that of the table"),
+        field("extension", &O::extension, "extension to append to paths, as `.jpg`"),
+        field("validation", &O::validation, "table to evaluate on; empty: `val` or the like beside the training table"),
+        field("val_fraction", &O::val_fraction, val_fractions,
+              "fraction of each class held out for evaluation, drawn by data.seed, if there is no table for it")};
+  }
+};
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -87,12 +85,12 @@ bool is_number(const std::string& text) {
   return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-TextColumns columns_of(const fs::path& file, const Settings& settings) {
+TextColumns columns_of(const fs::path& file, const ImageTableOptions& own) {
   TextColumns columns;
   columns.table.format = format_of(file);
-  columns.text = settings.text("image");
-  columns.label = settings.text("label");
-  columns.label_separator = settings.text("separator");
+  columns.text = own.image;
+  columns.label = own.label;
+  columns.label_separator = own.separator;
   const std::vector<std::string> names = Table(file, columns.table).columns();
   const bool lines = columns.table.format == TableFormat::json_lines;
   // The table has no header if the first row contains an image path.
@@ -121,18 +119,18 @@ struct Rows : LabelledTable {
   fs::path path(std::int64_t row) const { return images / (table->row(row)[1].text + extension); }
 };
 
-std::shared_ptr<const Rows> read_rows(const fs::path& file, const Settings& settings, const KnownLabels& known) {
+std::shared_ptr<const Rows> read_rows(const fs::path& file, const ImageTableOptions& own, const KnownLabels& known) {
   static Recent<Rows> recent;
-  const TextColumns columns = columns_of(file, settings);
-  const fs::path images = settings.text("images").empty() ? file.parent_path() : fs::path(settings.text("images"));
+  const TextColumns columns = columns_of(file, own);
+  const fs::path images = own.images.empty() ? file.parent_path() : fs::path(own.images);
   const std::string state = fmt::format("{}{}\n{}\n{}\n{}\n{}\n{}\n{}", state_of_files({file}), columns.text,
-                                        columns.label, columns.label_separator, images.native(),
-                                        settings.text("extension"), known.numbers, fmt::join(known.classes, "\n"));
+                                        columns.label, columns.label_separator, images.native(), own.extension,
+                                        known.numbers, fmt::join(known.classes, "\n"));
   return recent.get(state, [&] {
     auto rows = std::make_shared<Rows>();
     static_cast<LabelledTable&>(*rows) = read_labelled_table(file, columns, known);
     rows->images = images;
-    rows->extension = settings.text("extension");
+    rows->extension = own.extension;
     for (std::int64_t i = 0; i < rows->table->size(); ++i) {
       const fs::path image = rows->path(i);
       std::error_code ignored;
@@ -153,7 +151,7 @@ struct TableSplit {
 };
 
 TableSplit split_of(const DatasetOptions& options) {
-  const Settings settings("data set image_table", settings_of_image_table(), options.settings);
+  const auto own = read_options<ImageTableOptions>("data set image_table", options.settings);
   if (options.path.empty()) reject("data.path: expected a table of images, or a folder with train.csv");
   std::error_code ignored;
   const bool is_folder = fs::is_directory(options.path, ignored);
@@ -161,19 +159,17 @@ TableSplit split_of(const DatasetOptions& options) {
   if (!file)
     reject("{}: expected a table {}, where the extension is one of {}", options.path.native(),
            fmt::join(training_tables, ", "), fmt::join(extensions, ", "));
-  const std::string& setting = settings.text("labels");
-  const KnownLabels known = setting == "numbers" ? KnownLabels{.numbers = true}
-                                                 : KnownLabels{.numbers = false, .classes = class_names(setting)};
-  const auto training = read_rows(*file, settings, known);
+  const KnownLabels known = own.labels == "numbers" ? KnownLabels{.numbers = true}
+                                                    : KnownLabels{.numbers = false, .classes = class_names(own.labels)};
+  const auto training = read_rows(*file, own, known);
   if (training->kind != LabelKind::number && training->classes.size() < 2)
     reject("{}: expected two classes at least, got {}", file->native(), fmt::join(training->classes, ", "));
 
   std::optional<fs::path> validation;
-  if (!settings.text("validation").empty()) validation = settings.text("validation");
+  if (!own.validation.empty()) validation = own.validation;
   if (!validation && (is_folder || file->stem() == "train"))
     validation = table_in(file->parent_path(), validation_tables);
-  constexpr double usual_fraction = 0.1;
-  const double fraction = settings.number("val_fraction");
+  const double fraction = own.val_fraction;
   if (validation && fraction != usual_fraction)
     reject("data.val_fraction is {}, but {} has images to evaluate on", fraction, validation->native());
   std::vector<bool> held(static_cast<std::size_t>(training->table->size()));
@@ -188,8 +184,8 @@ TableSplit split_of(const DatasetOptions& options) {
   TableSplit split{training, {}, {}};
   const bool is_training = options.split == Split::train;
   if (!is_training && validation) {
-    split.rows = read_rows(*validation, settings,
-                           {.numbers = training->kind == LabelKind::number, .classes = training->classes});
+    split.rows =
+        read_rows(*validation, own, {.numbers = training->kind == LabelKind::number, .classes = training->classes});
     held.assign(static_cast<std::size_t>(split.rows->table->size()), true);
   }
   for (std::size_t i = 0; i < held.size(); ++i)
@@ -285,7 +281,7 @@ const RegisterDataset image_table(
                     .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                       return std::make_unique<ImageTable>(options, split_of(options));
                     },
-                    .settings = settings_of_image_table(),
+                    .options = ImageTableOptions{},
                     .recognize = recognize});
 
 }  // namespace

@@ -8,11 +8,14 @@
 namespace lacuna {
 namespace {
 
-const std::vector<Setting>& settings_of_lines() {
-  static const std::vector<Setting> settings = text_settings(
-      {{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"}});
-  return settings;
-}
+struct PlainOptions : TextOptions {
+  std::string validation;
+
+  static Fields fields() {
+    return Fields{field("validation", &PlainOptions::validation, validation_file_help)} +
+           rows_of_base<PlainOptions, TextOptions>();
+  }
+};
 
 class PlainText final : public TextDataset {
  public:
@@ -30,9 +33,9 @@ class PlainText final : public TextDataset {
   std::int64_t max_length_;
 };
 
-std::shared_ptr<const Table> lines_of(const Settings& settings, const DatasetOptions& options) {
+std::shared_ptr<const Table> lines_of(const PlainOptions& own, const DatasetOptions& options) {
   static Recent<Table> recent;
-  const std::filesystem::path file = split_file(settings, options, {"txt"});
+  const std::filesystem::path file = split_file(own.validation, options, {"txt"});
   return recent.get(state_of_files({file}), [&] {
     const auto table = std::make_shared<Table>(file, TableOptions{.format = TableFormat::lines, .header = false});
     table->select({"1"});
@@ -42,18 +45,18 @@ std::shared_ptr<const Table> lines_of(const Settings& settings, const DatasetOpt
 }
 
 struct Opened {
-  Settings settings;
+  std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const Table> lines;
   DatasetInfo info;
 };
 
 Opened open_lines(const DatasetOptions& options) {
-  const Settings settings = read_text_settings("plain_text", settings_of_lines(), options);
-  Opened opened{settings, tokenizer_of(settings, options), lines_of(settings, options), {}};
+  const auto own = read_options<PlainOptions>("data set plain_text", options.settings);
+  Opened opened{own.max_length, tokenizer_of(own, options), lines_of(own, options), {}};
   opened.info = {.name = "plain_text",
                  .size = samples_to_use(options, opened.lines->size()),
-                 .fields = token_fields(settings, opened.tokenizer->vocabulary().size),
+                 .fields = token_fields(own, opened.tokenizer->vocabulary().size),
                  .vocabulary = opened.tokenizer->vocabulary()};
   return opened;
 }
@@ -63,9 +66,9 @@ const RegisterDataset plain_text("plain_text",
                                   .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                     const Opened opened = open_lines(options);
                                     return std::make_unique<PlainText>(opened.info, opened.tokenizer, opened.lines,
-                                                                       opened.settings.whole_number("max_length"));
+                                                                       opened.max_length);
                                   },
-                                  .settings = settings_of_lines()});
+                                  .options = PlainOptions{}});
 
 }  // namespace
 }  // namespace lacuna

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 namespace lacuna {
@@ -22,22 +23,27 @@ std::vector<std::int64_t> lengths_of(const DatasetOptions& options) {
 }
 
 /// The kind of label: a class, several classes, a number, a class per token, or a span.
-const std::vector<Setting>& settings_of_drawn() {
-  static const std::vector<Setting> settings{{"target",
-                                              std::string("class"),
-                                              {},
-                                              "what the labels are: `class`, `classes` (any number of them), `number`, "
-                                              "`tokens` (a class each) or `span` (first "
-                                              "and last token)"}};
-  return settings;
+enum class Target : std::uint8_t { one_class, classes, number, tokens, span };
+std::array<std::pair<std::string_view, Target>, 5> names_of(Target) {
+  return {{{"class", Target::one_class},
+           {"classes", Target::classes},
+           {"number", Target::number},
+           {"tokens", Target::tokens},
+           {"span", Target::span}}};
 }
 
-std::string target_of(const DatasetOptions& options) {
-  std::string target = Settings("data set random_tokens", settings_of_drawn(), options.settings).text("target");
-  const std::vector<std::string> known{"class", "classes", "number", "tokens", "span"};
-  if (std::ranges::find(known, target) == known.end())
-    reject("data.target: expected one of {}, got {}", fmt::join(known, ", "), target);
-  return target;
+struct RandomTokensOptions {
+  Target target = Target::one_class;
+
+  static Fields fields() {
+    return {field("target", &RandomTokensOptions::target,
+                  "labels: a class, any number of classes, a number, a class per token, or the first and last token of "
+                  "a span")};
+  }
+};
+
+Target target_of(const DatasetOptions& options) {
+  return read_options<RandomTokensOptions>("data set random_tokens", options.settings).target;
 }
 
 DatasetInfo describe(const DatasetOptions& options) {
@@ -54,17 +60,17 @@ DatasetInfo describe(const DatasetOptions& options) {
                        .below = below,
                        .lengths = std::move(offsets)};
   };
-  const std::string target = target_of(options);
+  const Target target = target_of(options);
   const auto labels = [&] {
     SampleField made{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes};
-    if (target == "tokens") {
+    if (target == Target::tokens) {
       made = field("labels", classes, "");
       made.padding = no_label;
-    } else if (target == "span") {
+    } else if (target == Target::span) {
       made.shape = {2};
       made.below = longest;
-    } else if (target != "class") {
-      made = {.name = "labels", .dtype = DType::f32, .shape = target == "number" ? Shape{} : Shape{classes}};
+    } else if (target != Target::one_class) {
+      made = {.name = "labels", .dtype = DType::f32, .shape = target == Target::number ? Shape{} : Shape{classes}};
     }
     return made;
   };
@@ -76,7 +82,7 @@ DatasetInfo describe(const DatasetOptions& options) {
   info.vocabulary.size = vocabulary;
   if (vocabulary > mask)
     info.vocabulary = {.size = vocabulary, .mask = mask, .special = {class_token, separator, mask}};
-  if (target != "number" && target != "span")
+  if (target != Target::number && target != Target::span)
     for (std::int64_t i = 0; i < classes; ++i) info.classes.push_back(std::to_string(i));
   return info;
 }
@@ -104,16 +110,16 @@ class RandomTokens final : public Dataset {
   }
   void set_labels(std::int64_t number, Sample& sample) const {
     const std::int64_t length = sample["tokens"].count();
-    const Shape shape = target_ == "tokens" ? Shape{length} : field_of(info().fields, "labels").shape;
+    const Shape shape = target_ == Target::tokens ? Shape{length} : field_of(info().fields, "labels").shape;
     Tensor labels = sample.make("labels", shape, field_of(info().fields, "labels").dtype);
     const auto* const id = sample["tokens"].data<const std::int64_t>();
-    if (target_ == "class") {
+    if (target_ == Target::one_class) {
       *labels.data<std::int64_t>() = number;
-    } else if (target_ == "number") {
+    } else if (target_ == Target::number) {
       *labels.data<float>() = static_cast<float>(number);
-    } else if (target_ == "classes") {
+    } else if (target_ == Target::classes) {
       for (std::int64_t c = 0; c < classes_; ++c) labels.data<float>()[c] = c <= number ? 1 : 0;
-    } else if (target_ == "tokens") {
+    } else if (target_ == Target::tokens) {
       for (std::int64_t i = 0; i < length; ++i)
         labels.data<std::int64_t>()[i] = id[i] == class_token || id[i] == separator ? no_label : id[i] % classes_;
     } else {
@@ -146,7 +152,7 @@ class RandomTokens final : public Dataset {
     sample.set(prefix + "token_types", std::move(types));
   }
 
-  std::string target_;
+  Target target_;
   std::int64_t classes_;
   std::uint64_t seed_;
   Split split_;
@@ -159,7 +165,7 @@ const RegisterDataset random_tokens("random_tokens",
                                        return std::make_unique<RandomTokens>(options);
                                      },
                                      .reads_files = false,
-                                     .settings = settings_of_drawn()});
+                                     .options = RandomTokensOptions{}});
 
 }  // namespace
 }  // namespace lacuna

@@ -21,17 +21,18 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const std::vector<Setting>& settings_of_squad() {
-  constexpr double longest = 384;  // as in transformers' run_qa.py
-  static const std::vector<Setting> settings =
-      text_settings({{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"},
-                     {"stride",
-                      128.0,
-                      {.low = 0, .high = 1 << 20, .whole = true},
-                      "tokens that two windows of a long passage share"}},
-                    longest);
-  return settings;
-}
+struct SquadOptions : TextOptions {
+  std::string validation;
+  std::int64_t stride = 128;
+
+  SquadOptions() { max_length = 384; }  // as transformers' run_qa.py
+  static Fields fields() {
+    return Fields{field("validation", &SquadOptions::validation, validation_file_help),
+                  field("stride", &SquadOptions::stride, NumberRange{.low = 0, .high = 1 << 20},
+                        "tokens that two windows of a long passage share")} +
+           rows_of_base<SquadOptions, TextOptions>();
+  }
+};
 
 struct Question {
   std::string question;
@@ -232,7 +233,7 @@ class Squad final : public TextDataset {
 };
 
 struct Opened {
-  Settings settings;
+  std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const SquadFile> file;
   std::shared_ptr<const std::vector<Window>> windows;
@@ -247,22 +248,22 @@ SampleField bytes_field(const std::string& name) {
 Opened open_squad(const DatasetOptions& options) {
   static Recent<SquadFile> recent_files;
   static Recent<std::vector<Window>> recent_windows;
-  const Settings settings = read_text_settings("squad", settings_of_squad(), options);
-  const std::int64_t max_length = settings.whole_number("max_length"), stride = settings.whole_number("stride");
-  const fs::path file = split_file(settings, options, {"json"}), words = tokenizer_path(settings, options);
+  const auto own = read_options<SquadOptions>("data set squad", options.settings);
+  const std::int64_t max_length = own.max_length, stride = own.stride;
+  const fs::path file = split_file(own.validation, options, {"json"}), words = tokenizer_path(own, options);
   Opened opened{
-      settings,
-      tokenizer_of(settings, options),
+      max_length,
+      tokenizer_of(own, options),
       recent_files.get(state_of_files({file}), [&] { return std::make_shared<const SquadFile>(read_squad(file)); }),
       nullptr,
       {}};
   opened.windows = recent_windows.get(fmt::format("{} {} {}", state_of_files({file, words}), max_length, stride), [&] {
     return std::make_shared<const std::vector<Window>>(cut(*opened.file, *opened.tokenizer, max_length, stride));
   });
-  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary().size);
+  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
   fields.push_back({.name = "labels", .dtype = DType::i64, .shape = {2}, .below = max_length});
   if (options.split == Split::validation) {
-    SampleField spans = per_token("spans", settings);
+    SampleField spans = per_token("spans", own);
     spans.shape = {max_length, 2};
     spans.padding = -1;
     const SampleField more[] = {
@@ -283,11 +284,10 @@ const RegisterDataset squad("squad",
                             {.describe = [](const DatasetOptions& options) { return open_squad(options).info; },
                              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                const Opened opened = open_squad(options);
-                               return std::make_unique<Squad>(
-                                   opened.info, opened.tokenizer, opened.file, opened.windows,
-                                   opened.settings.whole_number("max_length"), options.split);
+                               return std::make_unique<Squad>(opened.info, opened.tokenizer, opened.file,
+                                                              opened.windows, opened.max_length, options.split);
                              },
-                             .settings = settings_of_squad()});
+                             .options = SquadOptions{}});
 
 }  // namespace
 }  // namespace lacuna

@@ -19,16 +19,21 @@ namespace fs = std::filesystem;
 
 constexpr std::int32_t ignored = -100;  // the label of tokens that loss and metrics ignore
 
-const std::vector<Setting>& settings_of_tags() {
-  static const std::vector<Setting> settings =
-      text_settings({{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"},
-                     {"words", std::string("tokens"), {}, "key of the list of words"},
-                     {"tags", std::string("tags"), {}, "key of the list of labels, a name or a number for each word"},
-                     {"labels",
-                      std::string(),
-                      {},
-                      "names of the labels in their order, as `O, B-PER, I-PER`; empty: those of the file"}});
-  return settings;
+struct TaggedOptions : TextOptions {
+  std::string validation, words = "tokens", tags = "tags", labels;
+
+  static Fields fields() {
+    return Fields{field("validation", &TaggedOptions::validation, validation_file_help),
+                  field("words", &TaggedOptions::words, "key of the list of words"),
+                  field("tags", &TaggedOptions::tags, "key of the list of labels: a name or number per word"),
+                  field("labels", &TaggedOptions::labels,
+                        "names of the labels in their order, as `O, B-PER, I-PER`; empty: those of the file")} +
+           rows_of_base<TaggedOptions, TextOptions>();
+  }
+};
+
+TaggedOptions own_options(const DatasetOptions& options) {
+  return read_options<TaggedOptions>("data set tagged_text", options.settings);
 }
 
 /// A checked file. `labels` concatenates the word labels of all samples.
@@ -45,8 +50,8 @@ bool are_numbers(const std::set<std::string>& names) {
   });
 }
 
-TaggedFile read_tagged(const fs::path& file, const Settings& settings, std::vector<std::string> classes) {
-  const std::string &words = settings.text("words"), &tags = settings.text("tags");
+TaggedFile read_tagged(const fs::path& file, const TaggedOptions& own, std::vector<std::string> classes) {
+  const std::string &words = own.words, &tags = own.tags;
   const auto table = std::make_shared<Table>(file, TableOptions{.format = TableFormat::json_lines});
   table->select({words, tags});
   TaggedFile result;
@@ -88,18 +93,17 @@ TaggedFile read_tagged(const fs::path& file, const Settings& settings, std::vect
   return result;
 }
 
-std::shared_ptr<const TaggedFile> file_of(const Settings& settings, const DatasetOptions& options) {
+std::shared_ptr<const TaggedFile> file_of(const TaggedOptions& own, const DatasetOptions& options) {
   static Recent<TaggedFile> recent;
-  std::vector<std::string> classes = class_names(settings.text("labels"));
+  std::vector<std::string> classes = class_names(own.labels);
   if (options.split == Split::validation && classes.empty()) {
     DatasetOptions training = options;
     training.split = Split::train;
-    classes = file_of(settings, training)->classes;
+    classes = file_of(own, training)->classes;
   }
-  const fs::path file = split_file(settings, options, {"jsonl", "json"});
-  return recent.get(fmt::format("{}{} {} {}", state_of_files({file}), settings.text("words"), settings.text("tags"),
-                                fmt::join(classes, "\n")),
-                    [&] { return std::make_shared<const TaggedFile>(read_tagged(file, settings, classes)); });
+  const fs::path file = split_file(own.validation, options, {"jsonl", "json"});
+  return recent.get(fmt::format("{}{} {} {}", state_of_files({file}), own.words, own.tags, fmt::join(classes, "\n")),
+                    [&] { return std::make_shared<const TaggedFile>(read_tagged(file, own, classes)); });
 }
 
 /// Gives the first piece of a word its label; other pieces and special tokens get `ignored`.
@@ -136,17 +140,17 @@ class TaggedText final : public TextDataset {
 };
 
 struct Opened {
-  Settings settings;
+  std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const TaggedFile> file;
   DatasetInfo info;
 };
 
 Opened open_tagged(const DatasetOptions& options) {
-  const Settings settings = read_text_settings("tagged_text", settings_of_tags(), options);
-  Opened opened{settings, tokenizer_of(settings, options), file_of(settings, options), {}};
-  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary().size);
-  SampleField labels = per_token("labels", settings);
+  const TaggedOptions own = own_options(options);
+  Opened opened{own.max_length, tokenizer_of(own, options), file_of(own, options), {}};
+  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
+  SampleField labels = per_token("labels", own);
   labels.below = std::ssize(opened.file->classes);
   labels.padding = ignored;
   fields.push_back(labels);
@@ -163,9 +167,9 @@ const RegisterDataset tagged_text("tagged_text",
                                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                      const Opened opened = open_tagged(options);
                                      return std::make_unique<TaggedText>(opened.info, opened.tokenizer, opened.file,
-                                                                         opened.settings.whole_number("max_length"));
+                                                                         opened.max_length);
                                    },
-                                   .settings = settings_of_tags()});
+                                   .options = TaggedOptions{}});
 
 }  // namespace
 }  // namespace lacuna

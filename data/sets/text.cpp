@@ -1,4 +1,4 @@
-// The data set of a user's labelled texts: TSV, CSV and JSON lines. Settings that are not given are inferred from the
+// The data set of a user's labelled texts: TSV, CSV and JSON lines. Options that are not given are inferred from the
 // file.
 #include "data/class_names.h"
 #include "data/text/labelled_text.h"
@@ -20,20 +20,28 @@ namespace fs = std::filesystem;
 
 const std::vector<std::string> extensions{"tsv", "csv", "jsonl", "json", "txt"};
 
-const std::vector<Setting>& settings_of_text() {
-  static const std::vector<Setting> settings = text_settings(
-      {{"validation", std::string(), {}, "file to evaluate on; empty: the one beside the training file"},
-       {"text", std::string(), {}, "column of the text, by name or by number from 1; empty: found out"},
-       {"pair", std::string(), {}, "column of a second text; empty: there is none"},
-       {"separate", false, {}, "whether the second text is a sequence of its own, as sentence embeddings take it"},
-       {"label", std::string(), {}, "column of the label; empty: found out"},
-       {"labels",
-        std::string(),
-        {},
-        "names of the classes in their order, as `negative, positive`; `numbers`: labels are numbers to predict; "
-        "empty: "
-        "found out"}});
-  return settings;
+struct OwnTextOptions : TextOptions {
+  std::string validation, text, pair;
+  bool separate = false;
+  std::string label, labels;
+
+  static Fields fields() {
+    using O = OwnTextOptions;
+    return Fields{field("validation", &O::validation, validation_file_help),
+                  field("text", &O::text, "column of the text, by name or by number from 1; empty: detected"),
+                  field("pair", &O::pair, "column of a second text; empty: none"),
+                  field("separate", &O::separate,
+                        "whether the second text is a sequence of its own, as for sentence embeddings"),
+                  field("label", &O::label, "column of the label; empty: detected"),
+                  field("labels", &O::labels,
+                        "names of the classes in their order, as `negative, positive`; `numbers`: labels are numbers "
+                        "to predict; empty: detected")} +
+           rows_of_base<OwnTextOptions, TextOptions>();
+  }
+};
+
+OwnTextOptions own_options(const DatasetOptions& options) {
+  return read_options<OwnTextOptions>("data set text", options.settings);
 }
 
 TableFormat format_of(const fs::path& file) {
@@ -126,12 +134,12 @@ void refuse_hidden_header(const fs::path& file, const TextColumns& columns) {
         file.native(), fmt::join(rows.front(), "`, `"));
 }
 
-TextColumns columns_of(const Settings& settings, const fs::path& file) {
+TextColumns columns_of(const OwnTextOptions& own, const fs::path& file) {
   TextColumns columns{.table = {.format = format_of(file)},
-                      .text = settings.text("text"),
-                      .pair = settings.text("pair"),
-                      .label = settings.text("label"),
-                      .separate = settings.flag("separate")};
+                      .text = own.text,
+                      .pair = own.pair,
+                      .label = own.label,
+                      .separate = own.separate};
   const std::vector<std::string> names = Table(file, columns.table).columns();
   const auto known = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
   // The first row is a header if it contains the given names or a usual one.
@@ -165,15 +173,15 @@ TextColumns columns_of(const Settings& settings, const fs::path& file) {
   return columns;
 }
 
-KnownLabels labels_in(const std::string& setting) {
-  if (setting.empty()) return {};
-  if (setting == "numbers") return {.numbers = true};
-  return {.classes = class_names(setting)};
+KnownLabels labels_in(const std::string& labels) {
+  if (labels.empty()) return {};
+  if (labels == "numbers") return {.numbers = true};
+  return {.classes = class_names(labels)};
 }
 
-std::shared_ptr<const LabelledTable> table_of(const Settings& settings, const DatasetOptions& options) {
+std::shared_ptr<const LabelledTable> table_of(const OwnTextOptions& own, const DatasetOptions& options) {
   static Recent<LabelledTable> recent;
-  const fs::path file = split_file(settings, options, extensions);
+  const fs::path file = split_file(own.validation, options, extensions);
   const auto read = [&](const KnownLabels& known, const TextColumns& columns) {
     const std::string state =
         fmt::format("{}{} {} {} {} {} {} {}", state_of_files({file}), columns.text, columns.pair, columns.label,
@@ -181,22 +189,22 @@ std::shared_ptr<const LabelledTable> table_of(const Settings& settings, const Da
     return recent.get(state,
                       [&] { return std::make_shared<const LabelledTable>(read_labelled_table(file, columns, known)); });
   };
-  KnownLabels known = labels_in(settings.text("labels"));
+  KnownLabels known = labels_in(own.labels);
   if (options.split == Split::train || known.numbers || !known.classes.empty()) {
-    const TextColumns columns = columns_of(settings, file);
-    const bool guessed = settings.text("text").empty() || settings.text("label").empty();
+    const TextColumns columns = columns_of(own, file);
+    const bool guessed = own.text.empty() || own.label.empty();
     if (!columns.table.header && guessed && !known.numbers && known.classes.empty())
       refuse_hidden_header(file, columns);
     return read(known, columns);
   }
   DatasetOptions training = options;  // the training labels define the classes
   training.split = Split::train;
-  const std::shared_ptr<const LabelledTable> trained = table_of(settings, training);
-  TextColumns columns = columns_of(settings, file);
+  const std::shared_ptr<const LabelledTable> trained = table_of(own, training);
+  TextColumns columns = columns_of(own, file);
   if (columns.table.header == trained->columns.table.header) {
-    const TableOptions own = columns.table;
+    const TableOptions table = columns.table;
     columns = trained->columns;
-    columns.table = own;
+    columns.table = table;
   }
   return read({.numbers = trained->kind == LabelKind::number, .classes = trained->classes}, columns);
 }
@@ -217,16 +225,16 @@ std::string describe(const LabelledTable& table) {
 }
 
 struct Opened {
-  Settings settings;
+  std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const LabelledTable> table;
   DatasetInfo info;
 };
 
 Opened open_text(const DatasetOptions& options) {
-  const Settings settings = read_text_settings("text", settings_of_text(), options);
-  Opened opened{settings, tokenizer_of(settings, options), table_of(settings, options), {}};
-  SampleFields fields = token_fields(settings, opened.tokenizer->vocabulary().size);
+  const OwnTextOptions own = own_options(options);
+  Opened opened{own.max_length, tokenizer_of(own, options), table_of(own, options), {}};
+  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
   if (opened.table->columns.separate) {
     if (opened.table->columns.pair.empty()) reject("data.separate: expected data.pair, the column of a second text");
     const SampleFields pair = pair_fields(fields);
@@ -257,11 +265,10 @@ const RegisterDataset text(
     "text", {.describe = [](const DatasetOptions& options) { return open_text(options).info; },
              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                const Opened opened = open_text(options);
-               return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table,
-                                                     opened.settings.whole_number("max_length"));
+               return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table, opened.max_length);
              },
-             .settings = settings_of_text(),
-             .inputs = [](const DatasetOptions& options) { return text_inputs("text", settings_of_text(), options); },
+             .options = OwnTextOptions{},
+             .inputs = [](const DatasetOptions& options) { return text_inputs(own_options(options), options); },
              .recognize = recognize_text});
 
 }  // namespace

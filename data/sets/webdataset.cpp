@@ -25,22 +25,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<Setting>& settings_of_webdataset() {
-  static const std::vector<Setting> settings{
-      {"validation",
-       std::string(),
-       {},
-       "shards to evaluate on, as data.path names those to train on; empty: those in "
-       "data.path with `val`, `test` or the like in their names"},
-      {"val_fraction",
-       0.1,
-       {.low = 0.001, .high = 0.9, .below_high = false},
-       "part of each class that is held out for evaluation, drawn by data.seed, where there are no shards for it"},
-      {"label", std::string("label"), {}, "key of the label in `.json` members of samples without `.cls`"},
-      {"labels", std::string(), {}, "names of the classes in their order, or a file `.txt` of them; empty: found out"},
-  };
-  return settings;
-}
+struct WebDatasetOptions {
+  std::string validation;
+  double val_fraction = usual_fraction;
+  std::string label = "label", labels;
+
+  static Fields fields() {
+    using O = WebDatasetOptions;
+    return {
+        field("validation", &O::validation,
+              "shards to evaluate on, named as in data.path; empty: those in data.path with `val`, `test` or the "
+              "like in their names"),
+        field("val_fraction", &O::val_fraction, val_fractions,
+              "fraction of each class held out for evaluation, drawn by data.seed, if there are no shards for it"),
+        field("label", &O::label, "key of the label in the `.json` of samples without `.cls`"),
+        field("labels", &O::labels, "names of the classes in their order, or a file `.txt` of them; empty: detected")};
+  }
+};
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -173,23 +174,22 @@ struct Shards {
 };
 
 std::shared_ptr<const Shards> read_shards(const DatasetOptions& options, const std::vector<fs::path>& train,
-                                          const std::vector<fs::path>& validation, const Settings& settings) {
+                                          const std::vector<fs::path>& validation, const WebDatasetOptions& own) {
   auto shards = std::make_shared<Shards>();
   const auto tree = FileTree::of_archives(train);
-  const Samples samples = samples_in(*tree, settings.text("label"));
+  const Samples samples = samples_in(*tree, own.label);
   if (samples.images.empty()) reject("{}: expected images in the shards, got none", options.path.native());
-  shards->classes = class_names(settings.text("labels"));
+  shards->classes = class_names(own.labels);
   if (shards->classes.empty()) shards->classes = classes_of(samples, options.path.native());
   if (shards->classes.size() < 2)
     reject("{}: expected two classes at least, got {}", options.path.native(), fmt::join(shards->classes, ", "));
   shards->train = with_labels(tree, samples, shards->classes);
-  const double fraction = settings.number("val_fraction");
-  constexpr double usual_fraction = 0.1;
+  const double fraction = own.val_fraction;
   if (!validation.empty()) {
     if (fraction != usual_fraction)
       reject("data.val_fraction is {}, but there are shards to evaluate on: {}", fraction, validation.front().native());
     const auto other = FileTree::of_archives(validation);
-    shards->validation = with_labels(other, samples_in(*other, settings.text("label")), shards->classes);
+    shards->validation = with_labels(other, samples_in(*other, own.label), shards->classes);
     if (shards->validation.files.empty())
       reject("{}: expected images in the shards, got none", validation.front().native());
   } else {
@@ -215,12 +215,12 @@ std::shared_ptr<const Shards> read_shards(const DatasetOptions& options, const s
 
 /// A cache of recently read shards, because checking a configuration describes the same shards many times.
 std::shared_ptr<const Shards> shards_of(const DatasetOptions& options) {
-  const Settings settings("data set webdataset", settings_of_webdataset(), options.settings);
+  const auto own = read_options<WebDatasetOptions>("data set webdataset", options.settings);
   if (options.path.empty())
     reject("data.path: expected shards: a folder of them, or a pattern as `train-{{000000..000146}}.tar`");
   std::vector<fs::path> train = shards_of(options.path), validation;
-  if (!settings.text("validation").empty()) {
-    validation = shards_of(settings.text("validation"));
+  if (!own.validation.empty()) {
+    validation = shards_of(own.validation);
   } else {
     const auto others = std::stable_partition(train.begin(), train.end(),
                                               [](const fs::path& shard) { return !is_for_validation(shard); });
@@ -229,8 +229,7 @@ std::shared_ptr<const Shards> shards_of(const DatasetOptions& options) {
     if (train.empty()) train = validation;  // there are only validation shards
   }
   if (train.empty()) reject("{}: expected tar archives, got none", options.path.native());
-  std::string key = fmt::format("{}\n{}\n{}\n{}", settings.text("label"), settings.text("labels"),
-                                settings.number("val_fraction"), options.seed);
+  std::string key = fmt::format("{}\n{}\n{}\n{}", own.label, own.labels, own.val_fraction, options.seed);
   for (const auto* const list : {&train, &validation})
     for (const fs::path& shard : *list) {
       std::error_code ignored;
@@ -242,7 +241,7 @@ std::shared_ptr<const Shards> shards_of(const DatasetOptions& options) {
   const std::scoped_lock lock(mutex);
   for (const auto& [known, shards] : recent)
     if (known == key) return shards;
-  recent.emplace_front(key, read_shards(options, train, validation, settings));
+  recent.emplace_front(key, read_shards(options, train, validation, own));
   constexpr std::size_t most = 2;
   if (recent.size() > most) recent.pop_back();
   return recent.front().second;
@@ -288,7 +287,7 @@ Recognition recognize(const fs::path& path) {
 }
 
 const RegisterDataset webdataset(
-    "webdataset", {.describe = info_of, .open = open, .settings = settings_of_webdataset(), .recognize = recognize});
+    "webdataset", {.describe = info_of, .open = open, .options = WebDatasetOptions{}, .recognize = recognize});
 
 }  // namespace
 }  // namespace lacuna

@@ -129,54 +129,41 @@ void set_tokens(const EncodedText& text, Sample& sample) {
   if (!text.pair.empty()) set("pair_", text.pair, std::ssize(text.pair));
 }
 
-std::vector<Setting> text_settings(std::vector<Setting> more, double max_length) {
-  std::vector<Setting> all{
-      {"tokenizer",
-       std::string(),
-       {},
-       "folder with `tokenizer.json` or `vocab.txt`, or one of these files; empty: that of the folder model.from"},
-      {"max_length",
-       max_length,
-       {.low = 3, .high = 1 << 20, .whole = true},
-       "tokens of a sample at most; the rest is cut off"},
-      {"padding",
-       std::string("none"),
-       {},
-       "`none`: a batch concatenates its texts; `longest`: it pads them to its longest one"},
-      {"group_by_length", false, {}, "whether texts of similar length come into one batch"},
-  };
-  all.insert(all.begin(), more.begin(), more.end());
-  return all;
+std::array<std::pair<std::string_view, Padding>, 2> names_of(Padding) {
+  return {{{"none", Padding::none}, {"longest", Padding::longest}}};
 }
 
-Settings read_text_settings(std::string_view name, const std::vector<Setting>& known, const DatasetOptions& options) {
-  Settings settings(fmt::format("data set {}", name), known, options.settings);
-  const std::string& padding = settings.text("padding");
-  if (padding != "none" && padding != "longest") reject("data.padding: expected none or longest, got {}", padding);
-  return settings;
+Fields TextOptions::fields() {
+  return {
+      field("tokenizer", &TextOptions::tokenizer,
+            "folder with `tokenizer.json` or `vocab.txt`, or one of these files; empty: that of the folder model.from"),
+      field("max_length", &TextOptions::max_length, NumberRange{.low = 3, .high = 1 << 20},
+            "tokens per sample; longer texts are truncated"),
+      field("padding", &TextOptions::padding, "`none` packs the texts of a batch; `longest` pads them to the longest"),
+      field("group_by_length", &TextOptions::group_by_length, training_only, "batch texts of similar length together")};
 }
 
-fs::path tokenizer_path(const Settings& settings, const DatasetOptions& options) {
-  if (const std::string& path = settings.text("tokenizer"); !path.empty()) return path;
+fs::path tokenizer_path(const TextOptions& own, const DatasetOptions& options) {
+  if (!own.tokenizer.empty()) return own.tokenizer;
   std::error_code ignored;
   if (options.model.empty() || !fs::is_directory(options.model, ignored))
     reject("data.tokenizer: expected a folder with tokenizer.json or vocab.txt, or one of these files");
   return options.model;
 }
 
-std::shared_ptr<const Tokenizer> tokenizer_of(const Settings& settings, const DatasetOptions& options) {
-  return open_tokenizer(tokenizer_path(settings, options));
+std::shared_ptr<const Tokenizer> tokenizer_of(const TextOptions& own, const DatasetOptions& options) {
+  return open_tokenizer(tokenizer_path(own, options));
 }
 
-SampleField per_token(std::string name, const Settings& settings) {
+SampleField per_token(std::string name, const TextOptions& own) {
   return {.name = std::move(name),
           .dtype = DType::i64,
-          .shape = {settings.whole_number("max_length")},
-          .collation = settings.text("padding") == "none" ? Collation::packed : Collation::padded};
+          .shape = {own.max_length},
+          .collation = own.padding == Padding::none ? Collation::packed : Collation::padded};
 }
 
-SampleFields token_fields(const Settings& settings, std::int64_t vocabulary_size) {
-  SampleFields fields{per_token("tokens", settings), per_token("token_types", settings)};
+SampleFields token_fields(const TextOptions& own, std::int64_t vocabulary_size) {
+  SampleFields fields{per_token("tokens", own), per_token("token_types", own)};
   fields[0].below = vocabulary_size;
   fields[1].below = 2;
   return fields;
@@ -197,11 +184,10 @@ std::int64_t samples_to_use(const DatasetOptions& options, std::int64_t held) {
   return options.size() > 0 ? options.size() : held;
 }
 
-fs::path split_file(const Settings& settings, const DatasetOptions& options,
+fs::path split_file(const std::string& validation, const DatasetOptions& options,
                     const std::vector<std::string>& extensions) {
   const bool training = options.split == Split::train;
   if (options.path.empty()) reject("data.path: expected a file, or a folder with train.{}", extensions.front());
-  const fs::path validation = settings.text("validation");
   if (!training && !validation.empty()) return validation;
   std::error_code ignored;
   const bool folder = fs::is_directory(options.path, ignored);
@@ -226,12 +212,10 @@ fs::path split_file(const Settings& settings, const DatasetOptions& options,
 TextInputs::TextInputs(SampleFields fields, std::shared_ptr<const Tokenizer> tokenizer, std::int64_t max_length)
     : fields_(std::move(fields)), tokenizer_(std::move(tokenizer)), max_length_(max_length) {}
 
-std::unique_ptr<const InputReader> text_inputs(std::string_view name, const std::vector<Setting>& known,
-                                               const DatasetOptions& options) {
-  const Settings settings = read_text_settings(name, known, options);
-  std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(settings, options);
-  SampleFields fields = token_fields(settings, tokenizer->vocabulary().size);
-  return std::make_unique<TextInputs>(std::move(fields), std::move(tokenizer), settings.whole_number("max_length"));
+std::unique_ptr<const InputReader> text_inputs(const TextOptions& own, const DatasetOptions& options) {
+  std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(own, options);
+  SampleFields fields = token_fields(own, tokenizer->vocabulary().size);
+  return std::make_unique<TextInputs>(std::move(fields), std::move(tokenizer), own.max_length);
 }
 
 void TextInputs::read(std::string_view input, Sample& sample) const {

@@ -4,6 +4,7 @@
 #include "data/dataset.h"
 #include "data/text/tokenizer.h"
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -68,28 +69,37 @@ void set_tokens(const EncodedText& text, Sample& sample);
 /// Sets an i64 tensor.
 void set_whole(std::string_view name, std::span<const std::int32_t> values, const Shape& shape, Sample& sample);
 
-/// The settings common to all text data sets, followed by `more`.
-std::vector<Setting> text_settings(std::vector<Setting> more, double max_length = 128);
-/// Reads a data set's settings and validates the common text settings.
-Settings read_text_settings(std::string_view name, const std::vector<Setting>& known, const DatasetOptions& options);
+enum class Padding : std::uint8_t { none, longest };
+std::array<std::pair<std::string_view, Padding>, 2> names_of(Padding);
 
-/// The tokenizer named in the settings, or the one in the model's folder.
-std::shared_ptr<const Tokenizer> tokenizer_of(const Settings& settings, const DatasetOptions& options);
-std::filesystem::path tokenizer_path(const Settings& settings, const DatasetOptions& options);
+/// Options of every data set of text.
+struct TextOptions {
+  std::string tokenizer{};
+  std::int64_t max_length = 128;
+  Padding padding = Padding::none;
+  bool group_by_length = false;
 
-/// The fields `tokens` and `token_types`, packed or padded according to the settings; `vocabulary_size` 0: unknown.
-SampleFields token_fields(const Settings& settings, std::int64_t vocabulary_size);
+  static Fields fields();
+};
+inline constexpr std::string_view validation_file_help = "file to evaluate on; empty: the one beside the training file";
+
+/// The tokenizer named in the options, or the one in the model's folder.
+std::shared_ptr<const Tokenizer> tokenizer_of(const TextOptions& own, const DatasetOptions& options);
+std::filesystem::path tokenizer_path(const TextOptions& own, const DatasetOptions& options);
+
+/// The fields `tokens` and `token_types`, packed or padded according to the options; `vocabulary_size` 0: unknown.
+SampleFields token_fields(const TextOptions& own, std::int64_t vocabulary_size);
 /// The same fields for a second sequence: names, also those of offsets and lengths, get the prefix `pair_`.
 SampleFields pair_fields(SampleFields fields);
 /// A per-token field with the layout of `token_fields`.
-SampleField per_token(std::string name, const Settings& settings);
+SampleField per_token(std::string name, const TextOptions& own);
 
 /// The number of samples to use out of `held`; rejects a request for more.
 std::int64_t samples_to_use(const DatasetOptions& options, std::int64_t held);
 
 /// The file of a split. Training: data.path itself, or `train.*` in that folder. Validation: the setting `validation`,
 /// or `dev.*`, `validation.*`, `val.*` or `test.*` in the folder. `*` is one of the extensions.
-std::filesystem::path split_file(const Settings& settings, const DatasetOptions& options,
+std::filesystem::path split_file(const std::string& validation, const DatasetOptions& options,
                                  const std::vector<std::string>& extensions);
 
 /// Makes samples without targets from a user's texts.
@@ -106,8 +116,7 @@ class TextInputs final : public InputReader {
   std::int64_t max_length_;
 };
 
-/// The input reader of the data set `name` with these settings.
-std::unique_ptr<const InputReader> text_inputs(std::string_view name, const std::vector<Setting>& known,
-                                               const DatasetOptions& options);
+/// The input reader of a data set with these options.
+std::unique_ptr<const InputReader> text_inputs(const TextOptions& own, const DatasetOptions& options);
 
 }  // namespace lacuna

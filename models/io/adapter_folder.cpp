@@ -31,8 +31,8 @@ std::string own_name(std::string_view stored) {
 }
 
 /// Flags, numbers and texts of the configuration.
-SettingValues fields_of(const ordered_json& json) {
-  SettingValues fields;
+OptionValues fields_of(const ordered_json& json) {
+  OptionValues fields;
   for (const auto& [name, value] : json.items()) {
     if (value.is_boolean()) fields.emplace(name, value.get<bool>());
     if (value.is_number()) fields.emplace(name, value.get<double>());
@@ -41,14 +41,8 @@ SettingValues fields_of(const ordered_json& json) {
   return fields;
 }
 
-ordered_json to_json(const SettingValue& value) {
-  return std::visit(
-      [](const auto& typed) -> ordered_json {
-        if constexpr (std::is_same_v<std::decay_t<decltype(typed)>, double>)
-          if (typed == std::floor(typed) && std::abs(typed) < 0x1p53) return static_cast<std::int64_t>(typed);
-        return typed;
-      },
-      value);
+ordered_json to_json(const Tree& value) {
+  return value.quoted ? ordered_json(value.text) : ordered_json::parse(value.text);
 }
 
 /// The first kind, by name, that is written as `type`.
@@ -242,8 +236,8 @@ void write_adapter(const fs::path& folder, const Model& model, const TensorNames
                     {"bias", "none"},
                     {"target_modules", targets},
                     {"modules_to_save", saved}};
-  const Settings settings("adapter " + adaptation.kind, kind.settings, adaptation.settings);
-  for (const auto& [name, value] : kind.to_peft(settings)) json[name] = to_json(value);
+  const Options options = read_options("adapter " + adaptation.kind, kind.options, adaptation.settings);
+  for (const auto& [name, value] : kind.to_peft(options)) json[name] = to_json(value);
   write_file_atomically(folder / adapter_config_file, json.dump(2) + "\n");
   write_safetensors(folder / adapter_weights_file, std::move(stored), {{"format", "pt"}});
 }

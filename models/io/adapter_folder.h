@@ -54,7 +54,7 @@ class AdapterFolder {
   std::string base_;
   std::vector<TensorNames> tables_;
   std::string kind_;  // the first that is written as the folder's type
-  SettingValues settings_;
+  OptionValues settings_;
 };
 
 /// Writes both files into `folder`, which exists. `names`: those of another library in place of ours; where its

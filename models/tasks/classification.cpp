@@ -9,30 +9,57 @@
 #include "ops/losses/loss.h"
 
 #include <algorithm>
+#include <array>
 
 namespace lacuna {
 namespace {
 
-std::vector<Metric> metrics_of(const Settings& settings, const Model& model) {
-  if (settings.text("metrics").empty()) return accuracy_metrics(model);
+enum class Loss : std::uint8_t { cross_entropy, bce };
+std::array<std::pair<std::string_view, Loss>, 2> names_of(Loss) {
+  return {{{"cross_entropy", Loss::cross_entropy}, {"bce", Loss::bce}}};
+}
+
+struct ClassificationOptions {
+  double label_smoothing = 0;
+  Loss loss = Loss::cross_entropy;
+  double target_threshold = -1;
+  bool sum_classes = false;
+  std::string class_weights, metrics;
+
+  static Fields fields() {
+    return {
+        field("label_smoothing", &ClassificationOptions::label_smoothing, up_to(1), label_smoothing_help),
+        field("loss", &ClassificationOptions::loss, "training loss: cross entropy, or binary cross entropy per class"),
+        field("target_threshold", &ClassificationOptions::target_threshold, NumberRange{.low = -1, .high = 1},
+              "with `bce`: targets above it become 1, the others 0; below 0: targets are not changed"),
+        field("sum_classes", &ClassificationOptions::sum_classes, "with `bce`: sum over the classes, not their mean"),
+        field("class_weights", &ClassificationOptions::class_weights,
+              "a weight per class, as `1, 2.5`, or `balanced`: samples / (classes × samples of the class); torch's "
+              "`weight` of the cross entropy, and of `bce` its `pos_weight`"),
+        field("metrics", &ClassificationOptions::metrics,
+              "some of accuracy, top5_accuracy, f1, macro_f1 and matthews, with commas; the first decides which "
+              "checkpoint is the best; empty: those of the data set, or accuracy")};
+  }
+};
+
+std::vector<Metric> metrics_of(const ClassificationOptions& options, const Model& model) {
+  if (options.metrics.empty()) return accuracy_metrics(model);
   std::vector<Metric> metrics;
-  for (const std::string& name : metric_names(settings.text("metrics"), {}))
+  for (const std::string& name : metric_names(options.metrics, {}))
     metrics.push_back(class_metric(name, model.num_classes()));
   return metrics;
 }
 
 class Classification final : public Task {
  public:
-  Classification(const Settings& settings, const Model& model)
-      : Task(metrics_of(settings, model)),
+  Classification(const ClassificationOptions& options, const Model& model)
+      : Task(metrics_of(options, model)),
         classes_(model.num_classes()),
-        label_smoothing_(settings.number("label_smoothing")),
-        binary_(settings.text("loss") == "bce"),
-        target_threshold_(settings.number("target_threshold")),
-        sum_classes_(settings.flag("sum_classes")),
-        class_weights_(settings.text("class_weights"), classes_) {
-    const std::string& loss = settings.text("loss");
-    if (!binary_ && loss != "cross_entropy") reject("task.loss: expected cross_entropy or bce, got {}", loss);
+        label_smoothing_(options.label_smoothing),
+        binary_(options.loss == Loss::bce),
+        target_threshold_(options.target_threshold),
+        sum_classes_(options.sum_classes),
+        class_weights_(options.class_weights, classes_) {
     if (!binary_ && (target_threshold_ >= 0 || sum_classes_))
       reject("task.target_threshold and task.sum_classes: expected with task.loss: bce only");
     if (target_threshold_ >= 0 && label_smoothing_ / static_cast<double>(classes_) > target_threshold_)
@@ -104,34 +131,13 @@ class Classification final : public Task {
   ClassWeights class_weights_;
 };
 
-constexpr SettingRange or_none{.low = -1, .high = 1};
-
-const RegisterTask classification(
-    "classification",
-    {.settings = {{"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the training targets"},
-                  {"loss",
-                   std::string("cross_entropy"),
-                   {},
-                   "in training: `cross_entropy`, or `bce`, the binary cross "
-                   "entropy of each class (mean over all)"},
-                  {"target_threshold", -1.0, or_none,
-                   "of `bce`: targets above it become 1, the others 0; below 0: "
-                   "targets stay as they are"},
-                  {"sum_classes", false, {}, "of `bce`: the sum over the classes instead of their mean"},
-                  {"class_weights",
-                   std::string(),
-                   {},
-                   "a number for each class, as `1, 2.5`, or `balanced`: samples / (classes × samples of the class), "
-                   "which `train` counts; torch's `weight` of the cross entropy, and of `bce` its `pos_weight`"},
-                  {"metrics",
-                   std::string(),
-                   {},
-                   "some of accuracy, top5_accuracy, f1, macro_f1 and matthews, with commas "
-                   "between them; the first one decides which checkpoint is the best; empty: "
-                   "those of the data set, or accuracy"}},
-     .make = [](const Settings& settings,
-                const Model& model) { return std::make_unique<Classification>(settings, model); },
-     .head = "classification"});
+const RegisterTask classification("classification",
+                                  {.options = ClassificationOptions{},
+                                   .make = [](const Options& options, const Model& model) -> std::unique_ptr<Task> {
+                                     return std::make_unique<Classification>(options.as<ClassificationOptions>(),
+                                                                             model);
+                                   },
+                                   .head = "classification"});
 
 }  // namespace
 }  // namespace lacuna

@@ -91,6 +91,27 @@ Variable scale_for(const ImagePreparation& to, const Variable& from) {
   return Variable(image_scale(table, from.shape().front()));
 }
 
+struct DistillationOptions {
+  std::string teacher, teacher_from;
+  bool hard = false;
+  double temperature = 1;
+  bool per_class = true;
+  double base_weight = 0.5, distill_weight = 0.5, label_smoothing = 0;
+
+  static Fields fields() {
+    using D = DistillationOptions;
+    return {
+        field("teacher", &D::teacher, "the teacher's model; empty: as its folder says"),
+        field("teacher_from", &D::teacher_from, "the teacher's weights: a folder or a .safetensors file"),
+        field("hard", &D::hard, "learn the teacher's best class, not its probabilities"),
+        field("temperature", &D::temperature, at_least(1e-6), "temperature of soft distillation; timm's default is 4"),
+        field("per_class", &D::per_class, "average the soft loss over classes, too, as DeiT does; false: as timm"),
+        field("base_weight", &D::base_weight, "weight of the cross entropy with the labels (DeiT's 1 − α)"),
+        field("distill_weight", &D::distill_weight, "weight of the distance to the teacher (DeiT's α)"),
+        field("label_smoothing", &D::label_smoothing, up_to(1), label_smoothing_help)};
+  }
+};
+
 /// loss = base_weight · CE(class logits, labels) + distill_weight · D(distillation logits, teacher's logits).
 ///
 /// hard: D = CE(logits, the teacher's best class). soft: D = τ² · KL(softmax(teacher / τ) ‖ softmax(logits / τ)), the
@@ -98,17 +119,17 @@ Variable scale_for(const ImagePreparation& to, const Variable& from) {
 /// In evaluation the loss is the cross entropy of `logits`.
 class Distillation final : public Task {
  public:
-  Distillation(const Settings& settings, const Model& model)
+  Distillation(const DistillationOptions& options, const Model& model)
       : Task(accuracy_metrics(model)),
-        teacher_name_(settings.text("teacher")),
-        teacher_from_(settings.text("teacher_from")),
+        teacher_name_(options.teacher),
+        teacher_from_(options.teacher_from),
         classes_(model.num_classes()),
-        hard_(settings.flag("hard")),
-        per_class_(settings.flag("per_class")),
-        temperature_(settings.number("temperature")),
-        base_weight_(settings.number("base_weight")),
-        distill_weight_(settings.number("distill_weight")),
-        label_smoothing_(settings.number("label_smoothing")) {
+        hard_(options.hard),
+        per_class_(options.per_class),
+        temperature_(options.temperature),
+        base_weight_(options.base_weight),
+        distill_weight_(options.distill_weight),
+        label_smoothing_(options.label_smoothing) {
     if (teacher_from_.empty())
       reject("task distillation: `teacher_from` names the folder or file with the teacher's weights");
     if (!teacher_name_.empty()) describe_model(teacher_name_, {});  // refuses an unknown name
@@ -188,21 +209,13 @@ class Distillation final : public Task {
   double temperature_, base_weight_, distill_weight_, label_smoothing_;
 };
 
-constexpr SettingRange positive{.low = 1e-6};
-
-const RegisterTask distillation(
-    "distillation",
-    {.settings = {{"teacher", std::string(), {}, "name of the teacher's model; empty: its folder says it"},
-                  {"teacher_from", std::string(), {}, "its weights: a folder or a .safetensors file"},
-                  {"hard", false, {}, "follow the teacher's best class instead of its probabilities"},
-                  {"temperature", 1.0, positive, "τ of the soft form; timm's default is 4"},
-                  {"per_class", true, {}, "divide the soft form by the classes too, as DeiT's code; false: timm's"},
-                  {"base_weight", 0.5, not_negative, "of the cross entropy with the labels (DeiT's 1 − α)"},
-                  {"distill_weight", 0.5, not_negative, "of the distance to the teacher (DeiT's α)"},
-                  {"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the labels' targets"}},
-     .make = [](const Settings& settings,
-                const Model& model) { return std::make_unique<Distillation>(settings, model); },
-     .weights = {"teacher_from"}});
+const RegisterTask distillation("distillation", {.options = DistillationOptions{},
+                                                 .make =
+                                                     [](const Options& options, const Model& model) {
+                                                       return std::make_unique<Distillation>(
+                                                           options.as<DistillationOptions>(), model);
+                                                     },
+                                                 .weights = {"teacher_from"}});
 
 }  // namespace
 }  // namespace lacuna

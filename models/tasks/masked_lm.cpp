@@ -16,6 +16,19 @@ namespace {
 
 double perplexity(std::span<const double> sums) { return std::exp(sums[0] / sums[1]); }
 
+struct MaskedLmOptions {
+  double probability = 0.15;
+  std::int64_t mask_id = -1;
+  double label_smoothing = 0;
+
+  static Fields fields() {
+    return {field("probability", &MaskedLmOptions::probability, NumberRange{.low = 1e-3, .high = 1},
+                  "probability that a token is masked"),
+            field("mask_id", &MaskedLmOptions::mask_id, between(-1, 1e9), "id of [MASK]; -1: the tokenizer's"),
+            field("label_smoothing", &MaskedLmOptions::label_smoothing, up_to(1), label_smoothing_help)};
+  }
+};
+
 /// Hides tokens as Devlin et al. 2019, section 3.1, and transformers' DataCollatorForLanguageModeling do: each with
 /// `probability`, never a special one, wherever it stands; 80 % become [MASK], 10 % any token of the vocabulary, 10 %
 /// stay. The data set says which tokens these are. The draws are a function of the sample's `draw` (see with_draws) and
@@ -24,12 +37,12 @@ double perplexity(std::span<const double> sums) { return std::exp(sums[0] / sums
 /// The logits of the vocabulary are computed for hidden tokens only, a block of rows at a time.
 class MaskedLm final : public Task {
  public:
-  MaskedLm(const Settings& settings, const Model& model)
+  MaskedLm(const MaskedLmOptions& options, const Model& model)
       : Task({{.name = "perplexity", .higher_is_better = false, .sums = 2, .value = perplexity}}),
         outputs_(model.num_classes()),
-        given_mask_(settings.whole_number("mask_id")),
-        probability_(settings.number("probability")),
-        label_smoothing_(settings.number("label_smoothing")) {}
+        given_mask_(options.mask_id),
+        probability_(options.probability),
+        label_smoothing_(options.label_smoothing) {}
 
   void see_vocabulary(const Vocabulary& vocabulary) override {
     vocabulary_ = vocabulary;
@@ -115,16 +128,12 @@ class MaskedLm final : public Task {
   double probability_, label_smoothing_;
 };
 
-const RegisterTask task(
-    "masked_lm",
-    {.settings = {{"probability", 0.15, {.low = 1e-3, .high = 1}, "of each token to be hidden"},
-                  {"mask_id",
-                   -1.0,
-                   {.low = -1, .high = 1e9, .below_high = false, .whole = true},
-                   "id of [MASK]; -1: as the tokenizer has it"},
-                  {"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the training targets"}},
-     .make = [](const Settings& settings, const Model& model) { return std::make_unique<MaskedLm>(settings, model); },
-     .head = "masked_lm"});
+const RegisterTask task("masked_lm", {.options = MaskedLmOptions{},
+                                      .make =
+                                          [](const Options& options, const Model& model) {
+                                            return std::make_unique<MaskedLm>(options.as<MaskedLmOptions>(), model);
+                                          },
+                                      .head = "masked_lm"});
 
 }  // namespace
 }  // namespace lacuna

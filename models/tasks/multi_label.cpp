@@ -61,10 +61,10 @@ class MultiLabel final : public Task {
   std::int64_t classes_;
 };
 
-const RegisterTask task("multi_label", {.settings = {},
-                                        .make = [](const Settings&,
-                                                   const Model& model) { return std::make_unique<MultiLabel>(model); },
-                                        .head = "classification"});
+const RegisterTask task("multi_label",
+                        {.options = {},
+                         .make = [](const Options&, const Model& model) { return std::make_unique<MultiLabel>(model); },
+                         .head = "classification"});
 
 }  // namespace
 }  // namespace lacuna

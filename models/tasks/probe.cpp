@@ -23,8 +23,17 @@ std::vector<Metric> metrics_of(const std::vector<double>& rates) {
   return metrics;
 }
 
-std::vector<double> rates_of(const Settings& settings) {
-  const std::vector<double>& rates = settings.numbers("rates");
+struct ProbeOptions {
+  std::vector<double> rates;
+
+  static Fields fields() {
+    return {field("rates", &ProbeOptions::rates, at_least(1e-12),
+                  "learning rates, times optimizer.lr; a head is trained for each")};
+  }
+};
+
+std::vector<double> rates_of(const Options& options) {
+  const std::vector<double>& rates = options.as<ProbeOptions>().rates;
   if (rates.empty()) reject("task.rates: expected the rate of each head, times optimizer.lr, as [0.1, 0.01]");
   std::vector<double> sorted = rates;
   std::ranges::sort(sorted);
@@ -64,13 +73,10 @@ class Probe final : public Task {
   std::int64_t classes_;
 };
 
-constexpr SettingRange positive{.low = 1e-12};
-
-const RegisterTask probe("probe", {.settings = {{"rates", std::vector<double>(), positive,
-                                                 "a head is trained for each: its learning rate, times optimizer.lr"}},
+const RegisterTask probe("probe", {.options = ProbeOptions{},
                                    // By itself the classifier, with the best head in it, is judged as any other.
-                                   .make = [](const Settings& settings, const Model& model) -> std::unique_ptr<Task> {
-                                     rates_of(settings);
+                                   .make = [](const Options& options, const Model& model) -> std::unique_ptr<Task> {
+                                     rates_of(options);
                                      if (const auto* const heads = dynamic_cast<const ProbeHeads*>(&model))
                                        return std::make_unique<Probe>(*heads);
                                      probed_head(model);
@@ -78,8 +84,8 @@ const RegisterTask probe("probe", {.settings = {{"rates", std::vector<double>(),
                                    },
                                    .head = "classification",
                                    .heads =
-                                       [](const Settings& settings, const Model& classifier) {
-                                         return std::make_unique<ProbeHeads>(classifier, rates_of(settings));
+                                       [](const Options& options, const Model& classifier) {
+                                         return std::make_unique<ProbeHeads>(classifier, rates_of(options));
                                        }});
 
 }  // namespace

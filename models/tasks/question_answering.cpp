@@ -102,6 +102,14 @@ struct Texts {
   }
 };
 
+struct AnswerOptions {
+  std::int64_t max_answer = 30;
+
+  static Fields fields() {
+    return {field("max_answer", &AnswerOptions::max_answer, between(1, 100000), "tokens of the longest answer")};
+  }
+};
+
 /// `labels` i64 [N, 2]: first and last token of the answer in its sequence, counted from 0; a position beyond the
 /// sequence (cut off) is left out of the loss and counts as not found.
 ///
@@ -110,11 +118,11 @@ struct Texts {
 /// the first token's logits stand for none (Devlin et al. 2019, section 4.3). Otherwise they are of positions.
 class QuestionAnswering final : public Task {
  public:
-  QuestionAnswering(const Settings& settings, const Model& model)
+  QuestionAnswering(const AnswerOptions& options, const Model& model)
       : Task({{.name = "f1", .value = by_question, .keeps = true},
               {.name = "exact_match", .value = by_question, .keeps = true}}),
         positions_(field_of(model.inputs(), "tokens").shape.front()),
-        longest_(settings.whole_number("max_answer")) {}
+        longest_(options.max_answer) {}
 
   SampleFields targets() const override {
     return {{.name = "labels", .dtype = DType::i64, .shape = {2}, .below = positions_}};
@@ -201,16 +209,13 @@ class QuestionAnswering final : public Task {
   std::int64_t positions_, longest_;
 };
 
-const RegisterTask task("question_answering",
-                        {.settings = {{"max_answer",
-                                       30.0,
-                                       {.low = 1, .high = 100000, .below_high = false, .whole = true},
-                                       "tokens of the longest answer that is looked for"}},
-                         .make =
-                             [](const Settings& settings, const Model& model) {
-                               return std::make_unique<QuestionAnswering>(settings, model);
-                             },
-                         .head = "span"});
+const RegisterTask task("question_answering", {.options = AnswerOptions{},
+                                               .make =
+                                                   [](const Options& options, const Model& model) {
+                                                     return std::make_unique<QuestionAnswering>(
+                                                         options.as<AnswerOptions>(), model);
+                                                   },
+                                               .head = "span"});
 
 }  // namespace
 }  // namespace lacuna

@@ -6,16 +6,25 @@
 namespace lacuna {
 namespace {
 
-std::vector<Metric> metrics_of(const Settings& settings) {
+struct RegressionOptions {
+  std::string metrics;
+
+  static Fields fields() {
+    return {field("metrics", &RegressionOptions::metrics,
+                  "mse, pearson or spearman, several with commas; empty: those of the data set, or mse")};
+  }
+};
+
+std::vector<Metric> metrics_of(const RegressionOptions& options) {
   std::vector<Metric> metrics;
-  for (const std::string& name : metric_names(settings.text("metrics"), "mse")) metrics.push_back(number_metric(name));
+  for (const std::string& name : metric_names(options.metrics, "mse")) metrics.push_back(number_metric(name));
   return metrics;
 }
 
 class Regression final : public Task {
  public:
-  Regression(const Settings& settings, const Model& model)
-      : Task(metrics_of(settings)), outputs_(model.num_classes()) {}
+  Regression(const RegressionOptions& options, const Model& model)
+      : Task(metrics_of(options)), outputs_(model.num_classes()) {}
 
   SampleFields targets() const override {
     return {{.name = "labels", .dtype = DType::f32, .shape = outputs_ == 1 ? Shape{} : Shape{outputs_}}};
@@ -43,15 +52,13 @@ class Regression final : public Task {
   std::int64_t outputs_;
 };
 
-const RegisterTask regression(
-    "regression",
-    {.settings = {{"metrics",
-                   std::string(),
-                   {},
-                   "some of mse, pearson and spearman, with commas between them; empty: those "
-                   "of the data set, or mse"}},
-     .make = [](const Settings& settings, const Model& model) { return std::make_unique<Regression>(settings, model); },
-     .head = "classification"});
+const RegisterTask regression("regression", {.options = RegressionOptions{},
+                                             .make =
+                                                 [](const Options& options, const Model& model) {
+                                                   return std::make_unique<Regression>(options.as<RegressionOptions>(),
+                                                                                       model);
+                                                 },
+                                             .head = "classification"});
 
 }  // namespace
 }  // namespace lacuna

@@ -88,14 +88,21 @@ class SentenceSimilarity final : public Task {
   SampleFields inputs_;
 };
 
+struct ContrastiveOptions {
+  double scale = 20;
+
+  static Fields fields() {
+    return {field("scale", &ContrastiveOptions::scale, NumberRange{.low = 1e-3, .high = 1e6},
+                  "factor of the cosines: 1 / temperature")};
+  }
+};
+
 /// The second text of a pair is to be told from those of the others: cross entropy of scale · cosine [N, N] with the
 /// pair's own number (Henderson et al. 2017; sentence-transformers' MultipleNegativesRankingLoss).
 class Contrastive final : public Task {
  public:
-  Contrastive(const Settings& settings, const Model& model)
-      : Task({{.name = "accuracy", .sums = 2, .value = fraction}}),
-        inputs_(model.inputs()),
-        scale_(settings.number("scale")) {}
+  Contrastive(const ContrastiveOptions& options, const Model& model)
+      : Task({{.name = "accuracy", .sums = 2, .value = fraction}}), inputs_(model.inputs()), scale_(options.scale) {}
 
   SampleFields targets() const override { return pair_fields(inputs_); }
 
@@ -123,16 +130,17 @@ class Contrastive final : public Task {
 };
 
 const RegisterTask similarity("sentence_similarity",
-                              {.settings = {},
-                               .make = [](const Settings&,
+                              {.options = {},
+                               .make = [](const Options&,
                                           const Model& model) { return std::make_unique<SentenceSimilarity>(model); },
                                .head = "embedding"});
-const RegisterTask contrastive(
-    "contrastive",
-    {.settings = {{"scale", 20.0, {.low = 1e-3, .high = 1e6}, "that multiplies cosines: one over the temperature"}},
-     .make = [](const Settings& settings,
-                const Model& model) { return std::make_unique<Contrastive>(settings, model); },
-     .head = "embedding"});
+const RegisterTask contrastive("contrastive", {.options = ContrastiveOptions{},
+                                               .make =
+                                                   [](const Options& options, const Model& model) {
+                                                     return std::make_unique<Contrastive>(
+                                                         options.as<ContrastiveOptions>(), model);
+                                                   },
+                                               .head = "embedding"});
 
 }  // namespace
 }  // namespace lacuna

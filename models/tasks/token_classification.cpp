@@ -7,13 +7,21 @@
 namespace lacuna {
 namespace {
 
+struct TokenOptions {
+  double label_smoothing = 0;
+
+  static Fields fields() {
+    return {field("label_smoothing", &TokenOptions::label_smoothing, up_to(1), label_smoothing_help)};
+  }
+};
+
 class TokenClassification final : public Task {
  public:
-  TokenClassification(const Settings& settings, const Model& model)
+  TokenClassification(const TokenOptions& options, const Model& model)
       : Task(accuracy_metrics(model)),
         tokens_(field_of(model.inputs(), "tokens")),
         classes_(model.num_classes()),
-        label_smoothing_(settings.number("label_smoothing")) {}
+        label_smoothing_(options.label_smoothing) {}
 
   SampleFields targets() const override {
     SampleField labels = tokens_;
@@ -41,12 +49,13 @@ class TokenClassification final : public Task {
   double label_smoothing_;
 };
 
-const RegisterTask task(
-    "token_classification",
-    {.settings = {{"label_smoothing", 0.0, up_to_one, "share of the uniform distribution in the training targets"}},
-     .make = [](const Settings& settings,
-                const Model& model) { return std::make_unique<TokenClassification>(settings, model); },
-     .head = "tokens"});
+const RegisterTask task("token_classification", {.options = TokenOptions{},
+                                                 .make =
+                                                     [](const Options& options, const Model& model) {
+                                                       return std::make_unique<TokenClassification>(
+                                                           options.as<TokenOptions>(), model);
+                                                     },
+                                                 .head = "tokens"});
 
 }  // namespace
 }  // namespace lacuna

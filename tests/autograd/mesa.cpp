@@ -17,7 +17,7 @@ namespace {
 /// A tensor of one shape in several steps, held by `mesa` with given settings.
 class MesaTensor {
  public:
-  MesaTensor(const Shape& shape, Groups groups, const SettingValues& settings)
+  MesaTensor(const Shape& shape, Groups groups, const OptionValues& settings)
       : policy_(make_policy("mesa", settings)) {
     info_.op = Label("linear");
     info_.path = Label("block");
@@ -178,7 +178,7 @@ TEST_CASE("mesa: decay says how much of an estimate stays") {
 }
 
 TEST_CASE("mesa: words that are no choice, and choices that exclude each other, are refused") {
-  for (const SettingValues& wrong : std::vector<SettingValues>{{{"ranges", "batch"}},
+  for (const OptionValues& wrong : std::vector<OptionValues>{{{"ranges", "batch"}},
                                                                {{"groups", "channel"}},
                                                                {{"rounding", "up"}},
                                                                {{"rounding", ""}},

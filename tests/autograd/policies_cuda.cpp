@@ -36,7 +36,7 @@ std::vector<double> gradient(MemoryPolicy& policy, Device device) {
 TEST_CASE("cuda: tensors saved in codes give the gradients of the CPU") {
   struct Choice {
     std::string name;
-    SettingValues settings;
+    OptionValues settings;
   };
   for (const Choice& one : {Choice{"fixed", {{"bits", 4.0}}}, Choice{"fixed", {{"bits", 2.0}}}, Choice{"mesa", {}}}) {
     CAPTURE(one.name);

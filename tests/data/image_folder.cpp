@@ -272,7 +272,7 @@ TEST_CASE("imagefolder: a data set of the registry, and found by its path alone"
   CHECK(recognize_dataset(pictures / "pickles").name == "cifar10");
   CHECK_THROWS_WITH_AS(open_dataset("cifar10", {.path = pictures / "pickles"}), doctest::Contains("pickles"), Error);
   pictures.add("RTE/train.tsv");
-  CHECK(std::get<std::string>(recognize_dataset(pictures / "RTE").settings.at("task")) == "rte");
+  CHECK(recognize_dataset(pictures / "RTE").settings.at("task").text == "rte");
   pictures.add("rows/train.csv");
   CHECK(recognize_dataset(pictures / "rows").name == "text");
   pictures.add("other/file.bin");

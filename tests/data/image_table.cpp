@@ -21,10 +21,10 @@ class Tables {
     test::write_file(folder_ / name, text);
   }
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
-  DatasetPtr open(const std::string& name, SettingValues settings = {}, Split split = Split::train) const {
+  DatasetPtr open(const std::string& name, OptionValues settings = {}, Split split = Split::train) const {
     return open_dataset("image_table", {.path = folder_ / name, .split = split, .settings = std::move(settings)});
   }
-  std::string refusal(const std::string& name, SettingValues settings = {}) const {
+  std::string refusal(const std::string& name, OptionValues settings = {}) const {
     return test::refusal_of([&] {
       open(name, settings);
       open(name, settings, Split::validation);
@@ -62,14 +62,14 @@ TEST_CASE("image_table: names of classes, numbers, and several classes, in CSV, 
   std::filesystem::rename(tables / "images/moved.jpg", tables / "images/b.jpg");
 
   tables.write("plain.tsv", "a.jpg\t0\nb.jpg\t1\nc.jpg\t1\nd.jpg\t0\n");  // no header
-  const SettingValues images{{"images", (tables / "images").string()}};
+  const OptionValues images{{"images", (tables / "images").string()}};
   const DatasetPtr plain = tables.open("plain.tsv", images), held = tables.open("plain.tsv", images, Split::validation);
   CHECK(plain->size() == 2);
   CHECK(held->size() == 2);
   CHECK(recognize_dataset(tables / "plain.tsv").name == "image_table");
 
   tables.write("several.csv", "id,tags\na,x y\nb,\nc,y\nd,z x\n");
-  const SettingValues several{{"images", (tables / "images").string()}, {"extension", ".jpg"}, {"separator", " "}};
+  const OptionValues several{{"images", (tables / "images").string()}, {"extension", ".jpg"}, {"separator", " "}};
   const DatasetPtr tags = tables.open("several.csv", several);
   CHECK(tags->info().classes == Names{"x", "y", "z"});
   CHECK(field_of(tags->info().fields, "labels").shape == Shape{3});

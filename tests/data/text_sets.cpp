@@ -34,13 +34,13 @@ class Files {
   }
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
-  DatasetPtr open(const char* name, const std::string& path, SettingValues settings = {},
+  DatasetPtr open(const char* name, const std::string& path, OptionValues settings = {},
                   Split split = Split::train) const {
     settings.try_emplace("tokenizer", (folder_ / "vocab.txt").string());
     return open_dataset(name, {.path = folder_ / path, .split = split, .settings = std::move(settings)});
   }
   /// The message that opening is refused with.
-  std::string refusal(const char* name, const std::string& path, SettingValues settings = {},
+  std::string refusal(const char* name, const std::string& path, OptionValues settings = {},
                       Split split = Split::train) const {
     return test::refusal_of([&] { open(name, path, std::move(settings), split); });
   }
@@ -74,7 +74,7 @@ TEST_CASE("text: TSV without a header finds out which column is the label") {
 
 TEST_CASE("text: a header stays one where columns are given by number, and one with unusual names is refused") {
   Files files;
-  const SettingValues numbers{{"text", std::string("1")}, {"label", std::string("2")}};
+  const OptionValues numbers{{"text", std::string("1")}, {"label", std::string("2")}};
   files.write("train.tsv", "text\tlabel\na\t1\nbad\t0\n");
   const DatasetPtr data = files.open("text", "train.tsv", numbers);
   CHECK(data->info().classes == std::vector<std::string>{"0", "1"});
@@ -114,14 +114,14 @@ TEST_CASE("text: JSON lines with chosen columns, pairs, several classes and numb
   files.write("train.jsonl",
               "{\"q\": \"who made it\", \"p\": \"john\", \"tags\": [\"x\", \"y\"], \"score\": 2.5, \"n\": 3}\n"
               "{\"p\": \"paris\", \"q\": \"it\", \"tags\": [], \"score\": -1, \"n\": 0}\n");
-  const SettingValues pair{{"text", std::string("q")}, {"pair", std::string("p")}, {"label", std::string("tags")}};
+  const OptionValues pair{{"text", std::string("q")}, {"pair", std::string("p")}, {"label", std::string("tags")}};
   const Batch batch = all_of(files.open("text", "train.jsonl", pair));
   CHECK(batch["tokens"].to_vector() == Values{2, 9, 10, 11, 3, 15, 3, 2, 11, 3, 16, 3});
   CHECK(batch["token_types"].to_vector() == Values{0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1});
   CHECK(batch["labels"].shape() == Shape{2, 2});
   CHECK(batch["labels"].to_vector() == Values{1, 1, 0, 0});
 
-  SettingValues scores{{"text", std::string("q")}, {"label", std::string("score")}};
+  OptionValues scores{{"text", std::string("q")}, {"label", std::string("score")}};
   const DatasetPtr numbers = files.open("text", "train.jsonl", scores);
   CHECK(numbers->info().classes.empty());
   CHECK(all_of(numbers)["labels"].to_vector() == Values{2.5, -1});
@@ -130,7 +130,7 @@ TEST_CASE("text: JSON lines with chosen columns, pairs, several classes and numb
   scores["labels"] = std::string("numbers");
   CHECK(all_of(files.open("text", "train.jsonl", scores))["labels"].to_vector() == Values{3, 0});
 
-  SettingValues separate = scores;
+  OptionValues separate = scores;
   separate["pair"] = std::string("p");
   separate["separate"] = true;
   const Batch two = all_of(files.open("text", "train.jsonl", separate));
@@ -141,7 +141,7 @@ TEST_CASE("text: JSON lines with chosen columns, pairs, several classes and numb
 
 TEST_CASE("text: what is wrong is told with file and line") {
   Files files;
-  const SettingValues named{{"text", std::string("text")}, {"label", std::string("label")}};
+  const OptionValues named{{"text", std::string("text")}, {"label", std::string("label")}};
   const auto refused = [&](const char* file, std::string_view text, std::string_view part) {
     files.write(file, text);
     check_says(files.refusal("text", file, named), part);
@@ -172,7 +172,7 @@ TEST_CASE("a number stands for a class only where no class is named by one") {
   Files files;
   files.write("train.tsv", "a\t1\ngood\t0\n");
   files.write("train.jsonl", "{\"tokens\": [\"a\", \"good\"], \"tags\": [1, 0]}\n");
-  const auto labels = [](const char* names) { return SettingValues{{"labels", std::string(names)}}; };
+  const auto labels = [](const char* names) { return OptionValues{{"labels", std::string(names)}}; };
   CHECK(all_of(files.open("text", "train.tsv", labels("no, yes")))["labels"].to_vector() == Values{1, 0});
   CHECK(all_of(files.open("text", "train.tsv", labels("1, 0")))["labels"].to_vector() == Values{0, 1});
   CHECK(all_of(files.open("tagged_text", "train.jsonl", labels("1, 0")))["labels"].to_vector() ==
@@ -289,7 +289,7 @@ TEST_CASE("glue: columns, labels and files of the nine tasks") {
     const std::string text = std::string(each.header) + each.row + "\n", folder = each.folder;
     files.write(folder + "/train.tsv", text);
     files.write(folder + "/" + each.file, text);
-    const SettingValues task{{"task", std::string(each.task)}};
+    const OptionValues task{{"task", std::string(each.task)}};
     for (const Split split : {Split::train, Split::validation})
       for (const std::string& path : {folder, std::string()}) {
         const Batch batch = all_of(files.open("glue", path, task, split));
@@ -348,7 +348,7 @@ TEST_CASE("squad: long passages are windows that share pieces; to evaluate they 
                                                  {"text": "made", "answer_start": 22}]},
       {"id": "2", "question": "who", "answers": []}]}]}]})");
   // Beside [CLS] who [SEP] and [SEP], 4 pieces of 9: a film , good | good bad john made | made it who.
-  const SettingValues settings{{"max_length", 8.0}, {"stride", 1.0}};
+  const OptionValues settings{{"max_length", 8.0}, {"stride", 1.0}};
   const DatasetPtr data = files.open("squad", "", settings);
   REQUIRE(data->size() == 6);
   const Batch batch = all_of(data);
@@ -460,7 +460,7 @@ TEST_CASE("glue: qqp and mnli have cut rows, empty texts and missing labels, as 
       return one.before + first + one.between + second + one.behind + label + "\n";
     };
     const std::string start = one.header + "\n" + row("\"a film", "good \"\"") + row("a", "it\"s");
-    const SettingValues task{{"task", one.task}};
+    const OptionValues task{{"task", one.task}};
     files.write(one.file, start);
     const Batch whole = all_of(files.open("glue", "", task));
     CHECK(whole.samples == 2);
@@ -487,7 +487,7 @@ TEST_CASE("glue: the diagnostic set is evaluated by what MNLI trains") {
   files.write("diagnostic/diagnostic-full.tsv",
               "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\tDomain\tPremise\tHypothesis\tLabel\n"
               "\t\tNegation\t\tArtificial\ta film\tbad\tcontradiction\n");
-  const SettingValues task{{"task", std::string("ax")}};
+  const OptionValues task{{"task", std::string("ax")}};
   CHECK(all_of(files.open("glue", "", task))["labels"].to_vector() == Values{1});
   const Batch batch = all_of(files.open("glue", "", task, Split::validation));
   CHECK(batch["labels"].to_vector() == Values{2});
@@ -497,7 +497,7 @@ TEST_CASE("glue: the diagnostic set is evaluated by what MNLI trains") {
 TEST_CASE("glue: scores are numbers, and the first row of cola is a sample") {
   Files files;
   const std::string header = "index\tsentence1\tsentence2\tscore\n";
-  const SettingValues scores{{"task", std::string("stsb")}}, acceptable{{"task", std::string("cola")}};
+  const OptionValues scores{{"task", std::string("stsb")}}, acceptable{{"task", std::string("cola")}};
   files.write("STS-B/train.tsv", header + "0\ta\tfilm\t4.750\n1\ta\tfilm\t0\n");
   CHECK(all_of(files.open("glue", "", scores))["labels"].to_vector() == Values{4.75, 0});
   for (const char* const score : {"high", "nan", ""}) {

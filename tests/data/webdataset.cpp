@@ -25,7 +25,7 @@ std::string shard(int first, int samples) {
   return bytes + tar_end();
 }
 
-DatasetPtr open(const std::filesystem::path& path, Split split, SettingValues settings = {}) {
+DatasetPtr open(const std::filesystem::path& path, Split split, OptionValues settings = {}) {
   return open_dataset("webdataset", {.path = path, .split = split, .settings = std::move(settings)});
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("webdataset: samples by key, labels of .cls and .json, splits by the n
 
 TEST_CASE("webdataset: what cannot be read is refused") {
   const test::TemporaryFolder folder;
-  const auto refused = [&](const std::string& bytes, SettingValues settings = {}) {
+  const auto refused = [&](const std::string& bytes, OptionValues settings = {}) {
     const auto path = folder / "x.tar";
     std::filesystem::remove(path);
     test::write_file(path, bytes);

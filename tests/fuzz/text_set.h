@@ -22,7 +22,7 @@ struct TextFolder : test::TemporaryFolder {
   }
   /// Writes the files, opens them as the data set and reads every sample. Refusals of the input are taken, other errors
   /// end the process.
-  void read_all(std::string_view name, SettingValues settings, const std::vector<std::string>& files,
+  void read_all(std::string_view name, OptionValues settings, const std::vector<std::string>& files,
                 std::string_view text, const std::function<void(const Dataset&, const Sample&)>& check) const {
     // A new name each time: the reader caches files by name, size and time.
     static int number = 0;

@@ -283,7 +283,7 @@ TEST_CASE("adapters: the input of a frozen layer is saved once for A, and not at
       nn::Linear first, second;
     } chain(meta);
     const nn::AdapterKind& made = nn::adapters().get(kind);
-    const Settings settings(kind, made.settings, {{"rank", 4.0}, {"dropout", 0.1}});
+    const Options settings = read_options(kind, made.options, {{"rank", 4.0}, {"dropout", 0.1}});
     for (nn::Linear* const layer : {&chain.first, &chain.second}) {
       layer->set_adapter(made.for_linear(*layer, {}, settings));
       for (Parameter* const parameter : layer->parameters()) parameter->set_trainable(false);
@@ -312,7 +312,7 @@ TEST_CASE("adapters: the input of a frozen convolution is saved for A alone") {
       nn::Conv2d first, second;
     } chain({.device = Device::meta});
     const nn::AdapterKind& made = nn::adapters().get(kind);
-    const Settings settings(kind, made.settings, {{"rank", 4.0}, {"dropout", 0.1}});
+    const Options settings = read_options(kind, made.options, {{"rank", 4.0}, {"dropout", 0.1}});
     for (nn::Conv2d* const layer : {&chain.first, &chain.second}) {
       layer->set_adapter(made.for_convolution(*layer, settings));
       for (Parameter* const parameter : layer->parameters()) parameter->set_trainable(false);

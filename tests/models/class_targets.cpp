@@ -42,7 +42,7 @@ struct Result {
   std::vector<double> gradient;
 };
 
-Result run(const SettingValues& settings, const Tensor& targets, TaskMode mode = TaskMode::train) {
+Result run(const OptionValues& settings, const Tensor& targets, TaskMode mode = TaskMode::train) {
   Echo model;
   const auto task = make_task("classification", settings, model);
   const auto policy = make_policy("exact");
@@ -93,8 +93,8 @@ TEST_CASE("classification: weights of the classes, of labels and of probabilitie
 }
 
 TEST_CASE("classification: binary cross entropy, with smoothing, a threshold and a sum over the classes") {
-  const SettingValues bce{{"loss", std::string("bce")}, {"label_smoothing", 0.1}};
-  const auto with = [&](SettingValues more) {
+  const OptionValues bce{{"loss", std::string("bce")}, {"label_smoothing", 0.1}};
+  const auto with = [&](OptionValues more) {
     more.insert(bce.begin(), bce.end());
     return more;
   };

@@ -203,12 +203,12 @@ TEST_CASE("coded training: the gates of ReLU are exact wherever codes come from"
   // With frozen convolutions behind them outputs of norms are needed by their sign alone.
   for (const FreezeRules& frozen : {FreezeRules{}, FreezeRules{.train = {"*bn*", "fc*"}, .freeze = {}}})
     for (const Description& description : {tiny_resnet(), tiny_resnet({{"stem", "cifar"}, {"block", "basic"}})}) {
-      const SettingValues bits{{"bits", 8.0}};
+      const OptionValues bits{{"bits", 8.0}};
       const Step exact = step(description, "exact", frozen);
       const double usual = gradient_error(step(description, *make_policy("fixed", bits), frozen), exact);
       CHECK(usual > 0);
       CHECK(usual < 0.01);
-      const auto error = [&](std::string_view base, const SettingValues& settings, std::vector<HoldRule> rules) {
+      const auto error = [&](std::string_view base, const OptionValues& settings, std::vector<HoldRule> rules) {
         return gradient_error(step(description, *with_rules(make_policy(base, settings), std::move(rules), {}), frozen),
                               exact);
       };
@@ -234,7 +234,7 @@ TEST_CASE("coded training: mesa codes what regions keep, and leaves alone what o
     const std::int64_t both = step(description, *with_rules(make_policy("mesa"), {}, regions)).saved;
     CHECK(both < step(description, "mesa").saved);
     CHECK(both < step(description, *with_rules(make_policy("exact"), {}, regions)).saved);
-    SettingValues off;
+    OptionValues off;
     for (const char* const kind : {"linear", "convolution", "matmul", "softmax", "activation", "norm"})
       off[kind] = false;
     CHECK(step(description, *make_policy("mesa", off)).saved > 2 * step(description, "mesa").saved);

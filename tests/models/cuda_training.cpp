@@ -21,7 +21,7 @@ constexpr std::int64_t samples = 4, classes = 5;
 struct TaskCase {
   Description model;
   std::string task;
-  SettingValues settings;
+  OptionValues settings;
   Batch batch;
 };
 

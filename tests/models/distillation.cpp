@@ -34,7 +34,7 @@ struct Teacher {
     save_weights(*model, folder / "model.safetensors");
     model->set_training(false);
   }
-  std::unique_ptr<Task> task(const Model& student, SettingValues settings = {}) const {
+  std::unique_ptr<Task> task(const Model& student, OptionValues settings = {}) const {
     settings["teacher"] = std::string("resnet20");
     settings["teacher_from"] = (folder / "").string();
     return make_task("distillation", settings, student);
@@ -85,7 +85,7 @@ TEST_CASE("distillation: both forms and both conventions of the loss, by hand") 
   const Rows own = log_probabilities(outputs.at("logits_class").tensor());
   const double base = cross_entropy(own, {4, 0, 2});
   const Tensor taught = teacher.model->forward(batch()).take("logits").tensor();
-  const auto loss = [&](SettingValues settings) {
+  const auto loss = [&](OptionValues settings) {
     return teacher.task(*student, std::move(settings))->run(*student, batch(), TaskMode::train).loss.tensor().item();
   };
   const Tensor& distilled = outputs.at("logits_distilled").tensor();
@@ -165,7 +165,7 @@ TEST_CASE("distillation: the teacher adds no saved bytes, and a student of one h
 }
 
 TEST_CASE("distillation: weights of the teacher are read where training starts, on meta too") {
-  const SettingValues settings{{"teacher", std::string("resnet20")}, {"teacher_from", std::string("/nowhere/w")}};
+  const OptionValues settings{{"teacher", std::string("resnet20")}, {"teacher_from", std::string("/nowhere/w")}};
   const std::unique_ptr<Model> student = tiny("vit", 2);
   const std::unique_ptr<Task> task = make_task("distillation", settings, *student);
   task->run(*student, batch(), TaskMode::evaluate);

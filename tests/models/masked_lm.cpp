@@ -46,7 +46,7 @@ Batch batch_of(const Numbers& tokens) {
   return batch;
 }
 
-std::unique_ptr<Task> masked_lm(const Model& model, const Vocabulary& seen, SettingValues settings = {}) {
+std::unique_ptr<Task> masked_lm(const Model& model, const Vocabulary& seen, OptionValues settings = {}) {
   settings.try_emplace("probability", 0.999999);
   std::unique_ptr<Task> task = make_task("masked_lm", settings, model);
   task->see_vocabulary(seen);

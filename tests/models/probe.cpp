@@ -57,7 +57,7 @@ Probing probing(const test::Description& description) {
   return all;
 }
 
-SettingValues with_rates(const std::vector<double>& rates) { return {{"rates", rates}}; }
+OptionValues with_rates(const std::vector<double>& rates) { return {{"rates", rates}}; }
 
 const Parameter& parameter(const Model& model, std::string_view path) {
   const std::vector<Parameter*> all = model.parameters();
@@ -76,7 +76,7 @@ struct Trained {
 
 /// Heads after a few steps.
 Trained train(const Probing& probing, const std::vector<double>& rates, std::string_view optimizer,
-              const SettingValues& settings, int steps = 5) {
+              const OptionValues& settings, int steps = 5) {
   Trained trained;
   trained.heads = std::make_unique<ProbeHeads>(*probing.classifier, rates);
   trained.task = make_task("probe", with_rates(rates), *trained.heads);
@@ -150,7 +150,7 @@ TEST_CASE("probe: every head is trained as if it were alone") {
   const Probing probe = probing(test::tiny_vit());
   const std::vector<double> rates{0.01, 1, 30};
   for (const auto& [optimizer, settings] :
-       {std::pair<std::string_view, SettingValues>{"sgd", {{"momentum", 0.9}, {"weight_decay", 0.01}}},
+       {std::pair<std::string_view, OptionValues>{"sgd", {{"momentum", 0.9}, {"weight_decay", 0.01}}},
         {"adamw", {{"weight_decay", 0.1}}}}) {
     const Trained together = train(probe, rates, optimizer, settings);
     for (std::size_t k = 0; k < rates.size(); ++k) {

@@ -25,7 +25,7 @@ struct Case {
   std::string model = "vit";
   std::vector<HyperParameter> hyper_parameters{};
   std::string policy = "exact", optimizer = "adamw";
-  SettingValues policy_settings{};
+  OptionValues policy_settings{};
   TrainStepOptions step{};
   std::int64_t epochs = 2;
   bool shard = false, sync_batch_norm = false, mixes = false;

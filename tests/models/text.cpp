@@ -86,7 +86,7 @@ struct Result {
 };
 
 Result step(Model& model, const Task& task, Batch batch, std::string_view policy = "exact",
-            const SettingValues& settings = {}) {
+            const OptionValues& settings = {}) {
   const std::unique_ptr<MemoryPolicy> how = make_policy(policy, settings);
   const RandomStateScope random({.seed = 5, .step = 3});
   Tape tape(*how);
@@ -185,7 +185,7 @@ TEST_CASE("text: lossless policies and recomputed layers equal keep, to the bit;
   const std::unique_ptr<Model> model = build_model("bert", tiny(), {.seed = 3});
   const std::unique_ptr<Task> task = make_task("classification", {}, *model);
   const Tensor labels = tensor({0, 2, 1, 0}, {4});
-  const auto run = [&](std::string_view policy, const SettingValues& settings = {}) {
+  const auto run = [&](std::string_view policy, const OptionValues& settings = {}) {
     return step(*model, *task, with_labels(packed(), labels), policy, settings);
   };
   const Result keep = run("keep"), exact = run("exact");
@@ -337,7 +337,7 @@ TEST_CASE("text: what a sample of BERT-Base saves: 10 D a token and layer, less 
   const std::unique_ptr<Model> model = build_model("bert_base", {}, {.device = Device::meta});
   const std::unique_ptr<Task> task = make_task("classification", {}, *model);
   constexpr std::int64_t samples = 4, length = 128;
-  const auto saved = [&](std::string_view policy, const SettingValues& settings = {}) {
+  const auto saved = [&](std::string_view policy, const OptionValues& settings = {}) {
     const auto on_meta = [](const Shape& shape) { return Tensor::empty(shape, DType::i64, Device::meta); };
     Batch batch;
     batch.samples = samples;

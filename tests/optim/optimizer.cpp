@@ -12,10 +12,10 @@ using namespace lacuna;
 
 namespace {
 
-const std::map<std::string, SettingValues> kinds{{"sgd", {{"momentum", 0.9}}},       {"adam", {{"weight_decay", 0.1}}},
-                                                 {"adamw", {{"weight_decay", 0.1}}}, {"adan", {{"weight_decay", 0.1}}},
-                                                 {"lion", {{"weight_decay", 0.1}}},  {"lamb", {{"weight_decay", 0.1}}},
-                                                 {"adagrad", {{"lr_decay", 0.1}}}};
+const std::map<std::string, OptionValues> kinds{{"sgd", {{"momentum", 0.9}}},       {"adam", {{"weight_decay", 0.1}}},
+                                                {"adamw", {{"weight_decay", 0.1}}}, {"adan", {{"weight_decay", 0.1}}},
+                                                {"lion", {{"weight_decay", 0.1}}},  {"lamb", {{"weight_decay", 0.1}}},
+                                                {"adagrad", {{"lr_decay", 0.1}}}};
 constexpr StatePrecision precisions[] = {StatePrecision::f32, StatePrecision::bf16, StatePrecision::int8};
 
 std::string message_of(auto&& f) {
@@ -38,7 +38,7 @@ TEST_CASE("every optimizer has a case here") {
 TEST_CASE("a step allocates nothing") {
   for (const auto& kind : kinds) {
     const std::string& name = kind.first;
-    const SettingValues& settings = kind.second;
+    const OptionValues& settings = kind.second;
     CAPTURE(name);
     for (const Device device : {Device::cpu, Device::meta}) {
       for (const StatePrecision precision : precisions) {
@@ -116,7 +116,7 @@ TEST_CASE("a parameter without a gradient does not change, and gradients are rel
 TEST_CASE("an optimizer with copied state continues to the same bits") {
   for (const auto& kind : kinds) {
     const std::string& name = kind.first;
-    const SettingValues& settings = kind.second;
+    const OptionValues& settings = kind.second;
     for (const StatePrecision precision : precisions) {
       CAPTURE(name);
       TwoParameters unbroken(Device::cpu, 70, 90), broken(Device::cpu, 70, 90);
@@ -147,7 +147,7 @@ TEST_CASE("an optimizer with copied state continues to the same bits") {
 TEST_CASE("a gradient factor equals a scaled gradient") {
   for (const auto& kind : kinds) {
     const std::string& name = kind.first;
-    const SettingValues& settings = kind.second;
+    const OptionValues& settings = kind.second;
     CAPTURE(name);
     TwoParameters model, other;
     const auto optimizer = make_optimizer(name, settings, model), reference = make_optimizer(name, settings, other);
@@ -181,7 +181,7 @@ TEST_CASE("groups have their own rate and decay") {
                        doctest::Contains("optimizer.groups: the pattern `head*`"), Error);
   const OptimizerKind& kind = optimizers().get("sgd");
   CHECK_THROWS_WITH_AS(
-      kind.make(Settings("optimizer sgd", kind.settings, {}),
+      kind.make(kind.options,
                 {.groups = {{.parameters = {&model.weight}}, {.parameters = {&model.weight}}}, .precision = {}}),
       doctest::Contains("weight"), Error);
 }
@@ -192,14 +192,14 @@ TEST_CASE("wrong settings are refused, all at once") {
   const std::string message = message_of([&] {
     make_optimizer("adamw", {{"beta1", 1.0}, {"weight_deca", 0.1}, {"weight_decay", -1.0}, {"eps", true}}, model);
   });
-  CHECK(message ==
-        "optimizer adamw: beta1 expected a number in [0, 1), got 1\n"
-        "optimizer adamw: eps expected a number, got a flag\n"
-        "optimizer adamw: unknown setting weight_deca: did you mean weight_decay?\n"
-        "optimizer adamw: weight_decay expected a number in [0, inf), got -1");
+  for (const char* const words : {"adamw: beta1: expected a number in [0, 1)", "adamw: eps: expected a number",
+                                  "\"weight_deca\", did you mean \"weight_decay\"?",
+                                  "adamw: weight_decay: expected a number in [0, inf), got `-1`"})
+    CHECK_MESSAGE(message.find(words) != std::string::npos, message);
+  CHECK(std::ranges::count(message, '\n') == 3);
   CHECK(message_of([&] {
           make_optimizer("sgd", {{"momentum", std::nan("")}}, model);
-        }) == "optimizer sgd: momentum expected a number in [0, 1), got nan");
+        }).find("sgd: momentum: expected") != std::string::npos);
   CHECK(message_of([&] {
           make_optimizer("sgd", {{"nesterov", true}}, model);
         }) == "optimizer sgd: nesterov needs a momentum above 0");

@@ -25,20 +25,20 @@ struct Reference {
     return value;
   }
   /// The remaining values, with the types of `known`.
-  SettingValues settings(const std::vector<Setting>& known) const {
-    SettingValues values;
-    for (const Setting& setting : known) {
-      const auto word = words.find(std::string(setting.name));
+  OptionValues settings(const Options& known) const {
+    OptionValues values;
+    for (const Field& field : known.fields()) {
+      const auto word = words.find(std::string(field.name));
       if (word == words.end()) continue;
-      if (setting.initial.index() == 0) {
-        values.emplace(setting.name, std::stod(word->second) != 0);
-      } else if (setting.initial.index() == 1) {
-        values.emplace(setting.name, std::stod(word->second));
+      if (field.codec == &codec_of<bool>()) {
+        values.emplace(field.name, std::stod(word->second) != 0);
+      } else if (field.codec != &codec_of<std::vector<double>>()) {
+        values.emplace(field.name, std::stod(word->second));
       } else {
         std::vector<double> numbers;
         std::stringstream list(word->second);
         for (std::string number; std::getline(list, number, ',');) numbers.push_back(std::stod(number));
-        values.emplace(setting.name, numbers);
+        values.emplace(field.name, numbers);
       }
     }
     REQUIRE(values.size() == words.size());
@@ -77,7 +77,7 @@ TEST_CASE("trajectories of 20 steps equal those of torch.optim and timm.optim") 
     const bool bf16_gradients = reference.take("bf16") != 0, falls = reference.take("falls") != 0;
     TwoParameters model;
     const auto optimizer =
-        make_optimizer(reference.name, reference.settings(optimizers().get(reference.name).settings), model);
+        make_optimizer(reference.name, reference.settings(optimizers().get(reference.name).options), model);
     REQUIRE(reference.rows.size() == 20);
     double largest = 0, difference = 0;
     for (int step = 0; step < 20; ++step) {
@@ -114,7 +114,7 @@ TEST_CASE("learning rates equal those of torch, timm and transformers, in any or
                           .total_steps = static_cast<std::int64_t>(reference.take("total_steps")),
                           .steps_per_epoch = static_cast<std::int64_t>(reference.take("steps_per_epoch"))};
     const Schedule schedule =
-        make_schedule(reference.name, reference.settings(schedules().get(reference.name).settings), run);
+        make_schedule(reference.name, reference.settings(schedules().get(reference.name).options), run);
     const std::vector<double>& expected = reference.rows.at(0);
     REQUIRE(expected.size() == static_cast<std::size_t>(run.total_steps));
     for (std::size_t step = expected.size(); step-- > 0;)

@@ -153,7 +153,7 @@ std::pair<std::vector<double>, int> walk(const Step& step) {
   return {values, temporaries};
 }
 
-std::vector<double> fused(std::string_view name, SettingValues settings) {
+std::vector<double> fused(std::string_view name, OptionValues settings) {
   settings["weight_decay"] = decay;
   TwoParameters model(Device::cpu, 4, 6);
   const auto optimizer = make_optimizer(name, settings, model);
@@ -169,7 +169,7 @@ std::vector<double> fused(std::string_view name, SettingValues settings) {
 TEST_CASE("fused steps and those with gradient space reuse equal the unfused ones, without temporaries") {
   struct Case {
     std::string_view name;
-    SettingValues settings;
+    OptionValues settings;
     Step unfused, reusing;
   };
   for (const Case& one : {Case{"adamw", {}, reference::adamw, reference::adamw_r},

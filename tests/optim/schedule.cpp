@@ -59,8 +59,8 @@ TEST_CASE("one_cycle has torch's rates in runs of few steps") {
 
 TEST_CASE("every schedule has finite rates in a run of one step") {
   for (const std::string& name : schedules().names()) {
-    const SettingValues settings =
-        name == "step" ? SettingValues{{"milestones", std::vector<double>{1}}} : SettingValues{};
+    const OptionValues settings =
+        name == "step" ? OptionValues{{"milestones", std::vector<double>{1}}} : OptionValues{};
     const Schedule schedule = make_schedule(name, settings, {.lr = 1e-3, .total_steps = 1, .steps_per_epoch = 1});
     for (const std::int64_t step : {0, 1, 2}) {
       CHECK(std::isfinite(schedule(step)));

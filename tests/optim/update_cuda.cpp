@@ -46,7 +46,7 @@ struct Run {
 
 struct Case {
   std::string name;
-  SettingValues settings{};
+  OptionValues settings{};
   StatePrecision precision = StatePrecision::f32;
   DType gradients = DType::f32;
   Clipping clipping{.norm = 1};

@@ -58,7 +58,7 @@ TEST_CASE("configuration: every type is read") {
   CHECK(configuration.train.clip_norm == 1e-4);
   CHECK(configuration.train.precision == "bf16");
   CHECK(configuration.optimizer.lr == 5e-4);
-  CHECK(configuration.optimizer.options == SettingValues{{"beta2", 0.95}, {"decay_norm_and_bias", false}});
+  CHECK(configuration.optimizer.options == OptionValues{{"beta2", 0.95}, {"decay_norm_and_bias", false}});
   CHECK(configuration.freeze.train == std::vector<std::string>{"head*", "*norm*"});
   CHECK(configuration.output.dir == "runs/a b");
   CHECK(configuration.memory.policy == "exact");
@@ -170,7 +170,7 @@ TEST_CASE("configuration: values that do not go together are listed at once, eac
 
 TEST_CASE("configuration: a task is chosen by name, with its settings, and fits the data set") {
   CHECK(read("").task.name == "classification");
-  CHECK(read("task: {label_smoothing: 0.1}\n").task.options == SettingValues{{"label_smoothing", 0.1}});
+  CHECK(read("task: {label_smoothing: 0.1}\n").task.options == OptionValues{{"label_smoothing", 0.1}});
   CHECK(names(refusal_after_model("task: {name: clasification}\n"), "a.yaml:2:14",
               {"task.name", "classification, contrastive, distillation", "\"classification\""}));
   CHECK(names(refusal_after_model("task: {name: regression, label_smoothing: 0.1}\n"), "a.yaml:2:26",
@@ -220,9 +220,9 @@ TEST_CASE("configuration: a policy on the command line begins with its own setti
   const Configuration mesa = read(fixed, {"memory.policy=mesa"});
   CHECK(mesa.memory.options.empty());
   CHECK(mesa.memory.recompute == std::vector<std::string>{"blocks.0"});
-  CHECK(read(fixed, {"memory.bits=4", "memory.policy=mesa"}).memory.options == SettingValues{{"bits", 4.0}});
-  CHECK(read(fixed, {"memory.policy=fixed"}).memory.options == SettingValues{{"bits", 2.0}, {"group_size", 64.0}});
-  CHECK(read(fixed, {"memory={policy: adaptive, bits: 3}"}).memory.options == SettingValues{{"bits", 3.0}});
+  CHECK(read(fixed, {"memory.bits=4", "memory.policy=mesa"}).memory.options == OptionValues{{"bits", 4.0}});
+  CHECK(read(fixed, {"memory.policy=fixed"}).memory.options == OptionValues{{"bits", 2.0}, {"group_size", 64.0}});
+  CHECK(read(fixed, {"memory={policy: adaptive, bits: 3}"}).memory.options == OptionValues{{"bits", 3.0}});
   // The budget and the plan of `auto` go with it.
   const std::string planned = "memory: {policy: auto, budget: 4MiB, budget_of: saved, plan: p.json, codes: true}\n";
   const Configuration exact = read(planned, {"memory.policy=exact"});
@@ -252,13 +252,13 @@ TEST_CASE("configuration: a further file replaces what it sets") {
   CHECK(keys.train.seed == 5);  // the command line comes last
   CHECK(keys.model.options.size() == 2);
   CHECK(keys.memory.policy == "mesa");
-  CHECK(keys.memory.options == SettingValues{{"decay", 0.5}});
+  CHECK(keys.memory.options == OptionValues{{"decay", 0.5}});
   CHECK(keys.memory.recompute == std::vector<std::string>{"x"});
 
   // Options of a replaced policy or optimizer are dropped, even if the new one has options of the same name.
   const Configuration named = both("memory: {policy: adaptive, bits: 2.5}\noptimizer: {name: sgd}\ndata:\ntrain:\n");
   CHECK(named.memory.policy == "adaptive");
-  CHECK(named.memory.options == SettingValues{{"bits", 2.5}});
+  CHECK(named.memory.options == OptionValues{{"bits", 2.5}});
   CHECK(named.optimizer.options.empty());
   CHECK(named.train.epochs == 3);  // a section without keys says nothing
 
@@ -321,7 +321,7 @@ TEST_CASE("configuration: another choice on the command line does not keep the d
   const auto with = [&](const std::string& assignment) {
     return parse_configuration(text, "run.yaml", std::vector{assignment});
   };
-  CHECK(with("optimizer.name=lion").optimizer.options == SettingValues{{"weight_decay", 0.05}});
+  CHECK(with("optimizer.name=lion").optimizer.options == OptionValues{{"weight_decay", 0.05}});
   CHECK(with("schedule.name=cosine").schedule.options.empty());
   CHECK(with("data.name=cifar10").data.mean.empty());
   CHECK(to_yaml(resolve(with("model.name=resnet20"))).find("embed_dim") == std::string::npos);
@@ -458,7 +458,7 @@ TEST_CASE("configuration: ~ is the home folder") {
   CHECK(read("", {"output.dir=~/runs/a", "model.from=~/w"}).output.dir == "/somewhere/runs/a");
   CHECK(read("output: {dir: a/~/b}\n").output.dir == "a/~/b");
   const Configuration taught = read("task: {name: distillation, teacher: resnet20, teacher_from: ~/t}\n");
-  CHECK(std::get<std::string>(taught.task.options.at("teacher_from")) == "/somewhere/t");
+  CHECK(taught.task.options.at("teacher_from").text == "/somewhere/t");
   if (before != nullptr) ::setenv("HOME", home.c_str(), 1);
   CHECK(!refusal_after_model("output: {dir: ~nobody-of-this-name/a}\n").empty());
 }
@@ -471,7 +471,7 @@ TEST_CASE("configuration: a run's paths hold in any folder") {
   CHECK(run.data.path == here("c"));
   CHECK(run.model.from == here("w"));
   CHECK(run.output.dir == here("r"));
-  CHECK(std::get<std::string>(run.task.options.at("teacher_from")) == here("t/best"));
+  CHECK(run.task.options.at("teacher_from").text == here("t/best"));
 }
 
 TEST_CASE("configuration: what is written is read alike by other readers of YAML") {

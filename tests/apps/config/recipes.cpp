@@ -68,9 +68,9 @@ std::vector<std::string> one_step_larger(const Configuration& configuration, con
 }  // namespace
 
 TEST_CASE("recipes: any policy goes with any recipe of its family") {
-  const auto adaptive = [](double bits) { return std::pair{"adaptive", SettingValues{{"bits", bits}}}; };
-  const auto fixed = [](double bits) { return std::pair{"fixed", SettingValues{{"bits", bits}}}; };
-  const std::map<std::string, std::pair<std::string, SettingValues>> policies{
+  const auto adaptive = [](double bits) { return std::pair{"adaptive", OptionValues{{"bits", bits}}}; };
+  const auto fixed = [](double bits) { return std::pair{"fixed", OptionValues{{"bits", bits}}}; };
+  const std::map<std::string, std::pair<std::string, OptionValues>> policies{
       {"mesa", {"mesa", {}}},          {"fixed4", fixed(4)},
       {"adaptive2.5", adaptive(2.5)},  {"gact_l0", {"keep", {}}},
       {"gact_l1", adaptive(4)},        {"gact_l1_3bits", adaptive(3)},
@@ -112,7 +112,7 @@ TEST_CASE("recipes: those for ImageNet load, and a step of them can be planned")
     const Configuration recipe = read_configuration(file.path(), {});
     if (recipe.task.name != "probe") {  // features are of pictures as evaluation sees them
       CHECK(recipe.data.augment == "random_resized_crop");
-      CHECK(recipe.optimizer.options.at("decay_norm_and_bias") == SettingValue(false));
+      CHECK(recipe.optimizer.options.at("decay_norm_and_bias") == Tree(false));
     }
     if (recipe.task.name == "distillation") continue;  // it needs a teacher
     const std::vector<std::string> small{"train.batch_size=2", "train.accumulate=1"};

@@ -164,7 +164,7 @@ TEST_CASE("text: what is wrong is told with file and line") {
   files.write("dev.tsv", "a\t0\nbad\t2\n");
   check_says(files.refusal("text", "train.tsv", {}, Split::validation), "dev.tsv:2: expected one of the labels 0, 1");
   check_says(files.refusal("text", "nowhere"), "nowhere");
-  check_says(files.refusal("text", "train.tsv", {{"padding", std::string("most")}}), "data.padding");
+  check_says(files.refusal("text", "train.tsv", {{"padding", std::string("most")}}), "data set text: padding");
   check_says(files.refusal("text", "train.tsv", {{"tokenizer", std::string()}}), "data.tokenizer");
 }
 

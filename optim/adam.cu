@@ -1,3 +1,4 @@
+#include "optim/rules.h"
 #include "optim/update_kernels.h"
 
 namespace lacuna::cuda {

@@ -3,6 +3,7 @@
 
 #include "optim/kernels.h"
 #include "optim/optimizer.h"
+#include "optim/rules.h"
 
 namespace lacuna {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/parallel.h"
+#include "optim/formulas.h"
 #include "optim/optimizer.h"
 
 #include <algorithm>
@@ -15,17 +16,16 @@ namespace lacuna {
 struct CpuUpdate {
   std::int64_t step = 0;             // number of the update, from 1; 0: the parameter is not updated
   formula::CountedGradient counted;  // how gradients are scaled and clipped
-  std::uint64_t key = 0;             // of the draws that round states; state k has key + k
   explicit operator bool() const { return step > 0; }
 };
-/// Counts the update, unless a gradient or the loss of the step is not finite.
-CpuUpdate begin_on_cpu(const Update& what);
+/// Counts the update, unless a gradient or the loss of the step is not finite, or it continues one that is counted.
+CpuUpdate begin_on_cpu(const Update& what, bool continues = false);
 
 /// Calls `f(parameter, gradient, state...)` for each element, all floats by
 /// reference, in one vectorized pass. States and gradients that are not f32 are
-/// converted block by block in scratch. `writes_gradient`: f stores its result
-/// in the gradient's memory (Dong and Lin 2024, section 3.1).
-template <std::size_t states, bool writes_gradient = false, class F>
+/// converted block by block in scratch. `writes`: f stores its result in the
+/// gradient's memory.
+template <std::size_t states, bool writes = false, class F>
 void update_elements(const F& f, const Update& what, std::uint64_t key) {
   constexpr std::int64_t block = OptimizerState::block;
   float* const parameter = what.parameter.data<float>();  // [count]
@@ -49,7 +49,7 @@ void update_elements(const F& f, const Update& what, std::uint64_t key) {
     };
     loop(parameter + begin, gradient, state[k]...);
     (what.state[k].close(begin, end, state[k], key + k), ...);
-    if (writes_gradient && half) {
+    if (writes && half) {
       bf16* const stored = what.gradient.data<bf16>() + begin;
       for (std::int64_t i = 0; i < end - begin; ++i) stored[i] = bf16(gradient[i]);
     }
@@ -68,9 +68,9 @@ void update_elements(const F& f, const Update& what, std::uint64_t key) {
 template <class Rule>
 void update_on_cpu(const Rule& rule, std::span<const Update> updates) {
   for (const Update& what : updates)
-    if (const CpuUpdate begun = begin_on_cpu(what))
-      update_elements<static_cast<std::size_t>(Rule::states)>(rule(what.rate, begun.counted, begun.step), what,
-                                                              begun.key);
+    if (const CpuUpdate begun = begin_on_cpu(what, continues<Rule>))
+      update_elements<static_cast<std::size_t>(Rule::states), writes_gradient<Rule>>(
+          rule(what.rate, begun.counted, begun.step), what, key_of_pass<Rule>(what.seed, begun.step, what.site));
 }
 
 }  // namespace lacuna

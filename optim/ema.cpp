@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "optim/formulas.h"
 #include "optim/kernels.h"
 #include "optim/optimizer.h"
 #include "optim/shard.h"
@@ -15,7 +16,7 @@ namespace {
 void average_on_cpu(double decay, std::span<const AveragedTensor> tensors) {
   for (const auto& [value, average] : tensors) {
     auto* const a = average.data<float>();
-    map(value.count(), average_step(decay), a, a, value.data<float>());
+    map(value.count(), formula::average_step(decay), a, a, value.data<float>());
   }
 }
 

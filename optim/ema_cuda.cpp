@@ -19,7 +19,7 @@ const RegisterKernel cuda_average{average_weights, DeviceKind::cuda,
                                                          .count = value.count(),
                                                          .first_chunk = 0});
                                     const cuda::ChunkTable<cuda::AveragedValues> table(std::move(entries), device);
-                                    cuda::average(stream_of(device), average_step(decay), table.table());
+                                    cuda::average(stream_of(device), formula::average_step(decay), table.table());
                                   }};
 
 const RegisterKernel cuda_swap{swap_contents, DeviceKind::cuda, [](const Tensor& a, const Tensor& b) {

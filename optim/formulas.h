@@ -5,6 +5,7 @@
 #include "core/host_device.h"
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace lacuna::formula {
@@ -144,6 +145,82 @@ struct LambApply {
   LACUNA_HOST_DEVICE void operator()(float& parameter, float update) const { parameter -= size * update; }
 };
 
+/// First pass of torch.optim.Muon: b ← μb + (1 − μ)g; the direction, b or in Nesterov's form μb + (1 − μ)g, is stored
+/// in the gradient's memory.
+struct MuonMomentum {
+  CountedGradient counted;
+  float take;   // 1 − μ
+  float ahead;  // 1 − μ in Nesterov's form, otherwise 0
+  LACUNA_HOST_DEVICE void operator()(float&, float& gradient, float& buffer) const {
+    const float g = counted(gradient);
+    const float moved = buffer + take * (g - buffer);
+    buffer = moved;
+    gradient = moved + ahead * (g - moved);
+  }
+};
+
+/// Second pass: the direction is divided by its norm.
+struct MuonNormalize {
+  float factor;
+  LACUNA_HOST_DEVICE void operator()(float&, float& direction) const { direction *= factor; }
+};
+
+/// The factor aI + bA + cA² of a Newton-Schulz iteration, without aI. A: the direction times its transpose.
+struct NewtonSchulz {
+  float b, c;
+  LACUNA_HOST_DEVICE float operator()(float gram, float square) const { return b * gram + c * square; }
+};
+
+/// Last pass: p ← (1 − lr·λ)·p − size·u.
+struct DecayedStep {
+  float decay, size;
+  LACUNA_HOST_DEVICE void operator()(float& parameter, float update) const {
+    parameter = decay * parameter - size * update;
+  }
+};
+
+/// The counted gradient takes the place of the stored one.
+struct CountGradient {
+  CountedGradient counted;
+  LACUNA_HOST_DEVICE void operator()(float&, float& gradient) const { gradient = counted(gradient); }
+};
+
+/// Adafactor (Shazeer and Stern 2018) as transformers.Adafactor, for a vector: v ← βv + (1 − β)(g² + ε), and the update
+/// g / √v is stored in the gradient's memory.
+struct AdafactorMoment {
+  CountedGradient counted;
+  float keep, take, eps;  // take: 1 − keep
+  LACUNA_HOST_DEVICE void operator()(float&, float& gradient, float& square_average) const {
+    const float g = counted(gradient);
+    const float v = keep * square_average + take * (g * g + eps);
+    square_average = v;
+    gradient = g / std::sqrt(v);
+  }
+};
+
+/// A row's or column's second moment: the running mean of its mean square.
+struct FactoredMoment {
+  float keep, take;  // take: 1 − keep
+  LACUNA_HOST_DEVICE float operator()(float moment, double sum, std::int64_t count) const {
+    return keep * moment + take * static_cast<float>(sum / static_cast<double>(count));
+  }
+};
+
+/// The same for a matrix, whose v is row · column / mean of the rows. row_share: row / mean.
+LACUNA_HOST_DEVICE inline float factored_update(float gradient, float row_share, float column) {
+  return gradient / (std::sqrt(row_share) * std::sqrt(column));
+}
+
+/// Last pass with a running mean of updates: m ← βm + (1 − β)·size·u, then p ← decay·p − m.
+struct AdafactorMomentumStep {
+  float decay, size, keep, take;
+  LACUNA_HOST_DEVICE void operator()(float& parameter, float update, float& average) const {
+    const float m = keep * average + take * (size * update);
+    average = m;
+    parameter = decay * parameter - m;
+  }
+};
+
 /// min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; NaN if
 /// the norm is NaN.
 LACUNA_HOST_DEVICE inline double clip_factor(double norm, double max_norm) {
@@ -160,5 +237,8 @@ struct AverageStep {
   float keep, take;
   LACUNA_HOST_DEVICE float operator()(float average, float value) const { return keep * average + take * value; }
 };
+inline AverageStep average_step(double decay) {
+  return {.keep = static_cast<float>(decay), .take = static_cast<float>(1 - decay)};
+}
 
 }  // namespace lacuna::formula

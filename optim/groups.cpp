@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -39,6 +40,16 @@ std::map<const Parameter*, int> layers_of(const Module& model) {
 }
 
 }  // namespace
+
+std::set<const Parameter*> hidden_matrices(const Module& model) {
+  const std::map<const Parameter*, int> layers = layers_of(model);
+  const auto head = 1 + std::ranges::count(model.modules(), Role::block, &Module::role);
+  std::set<const Parameter*> matrices;
+  for (const auto& [parameter, layer] : layers)
+    if (0 < layer && layer < head && parameter->shape().rank() == 2 && !parameter->excluded_from_decay())
+      matrices.insert(parameter);
+  return matrices;
+}
 
 std::vector<ParameterGroup> parameter_groups(const Module& model, const GroupRules& rules) {
   const std::vector<Parameter*> parameters = model.parameters();

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "core/kernel.h"
-#include "optim/rules.h"
 
 #include <cstdint>
 #include <span>
@@ -13,6 +12,19 @@ namespace lacuna {
 
 class Tensor;
 struct Update;  // optim/optimizer.h
+struct SgdSettings;
+struct AdamSettings;
+struct AdanSettings;
+struct LionSettings;
+struct AdagradSettings;
+struct LambSettings;
+
+/// One pass of an update by a rule (optim/rules.h) over each of some parameters, which share Update::clip and the seed.
+/// The first pass of an update raises Update::step by one. Nothing happens if Update::clip.finite is 0.
+template <class Rule>
+inline constinit Kernel<void(const Rule&, std::span<const Update>)> update_by{"update of the optimizer"};
+template <class Rule>
+using RegisterRule = RegisterKernel<void(const Rule&, std::span<const Update>)>;
 
 // One update of each of some parameters, which share Update::clip and the seed. Update::step goes up by one first;
 // nothing happens if Update::clip.finite is 0.

@@ -13,11 +13,11 @@ namespace {
 void update_one(const LambRule& rule, const Update& what) {
   const CpuUpdate begun = begin_on_cpu(what);
   if (!begun) return;
-  update_elements<LambRule::states, true>(rule(what.rate, begun.counted, begun.step), what, begun.key);
-  Update second = what;
-  second.state = {};
+  const std::uint64_t key = state_key(what.seed, begun.step, what.site);
+  update_elements<LambRule::states, true>(rule(what.rate, begun.counted, begun.step), what, key);
+  const Update second = what.with_state({});
   const auto squares = [&](const Tensor& x) { return rule.adapts(what.rate) ? sum_of_squares(x) : 0.0; };
-  update_elements<0>(rule.apply(what.rate, squares(what.parameter), squares(what.gradient)), second, begun.key);
+  update_elements<0>(rule.apply(what.rate, squares(what.parameter), squares(what.gradient)), second, key);
 }
 
 const RegisterKernel cpu_update{lamb_update, DeviceKind::cpu,

@@ -1,5 +1,6 @@
 #include "optim/lamb_cuda.h"
 
+#include "optim/rules.h"
 #include "optim/update_kernels.h"
 
 namespace lacuna::cuda {

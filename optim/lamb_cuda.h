@@ -2,6 +2,7 @@
 #pragma once
 
 #include "optim/clip_cuda.h"
+#include "optim/rules.h"
 #include "optim/update_cuda.h"
 
 namespace lacuna::cuda {

@@ -4,6 +4,7 @@
 #include "optim/elementwise.h"
 #include "optim/kernels.h"
 #include "optim/optimizer.h"
+#include "optim/rules.h"
 
 namespace lacuna {
 namespace {

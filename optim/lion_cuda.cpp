@@ -1,4 +1,5 @@
 #include "optim/kernels.h"
+#include "optim/rules.h"
 #include "optim/start_updates.h"
 
 namespace lacuna {

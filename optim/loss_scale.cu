@@ -1,7 +1,7 @@
 #include "optim/loss_scale_cuda.h"
 
 #include "core/block.h"
-#include "optim/rules.h"
+#include "optim/loss_scale_rule.h"
 
 namespace lacuna::cuda {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/tensor.h"
-#include "optim/rules.h"
+#include "optim/loss_scale_rule.h"
 
 namespace lacuna {
 

@@ -10,7 +10,7 @@ namespace lacuna::cuda {
 /// *gradient = share · *scale.
 void seed_loss_gradient(Stream stream, double share, const float* scale, float* gradient);
 
-/// The scale after a step (optim/rules.h: next_loss_scale).
+/// The scale after a step (optim/loss_scale_rule.h: next_loss_scale).
 struct AdaptLossScale {
   const std::int32_t* finite;  // []
   std::int64_t growth_interval;

@@ -8,17 +8,19 @@
 
 namespace lacuna {
 
-CpuUpdate begin_on_cpu(const Update& what) {
+CpuUpdate begin_on_cpu(const Update& what, bool continues) {
   const GradientClip& clip = what.clip;
   if (clip.finite.defined() && *clip.finite.data<std::int32_t>() == 0) return {};
-  if (clip.updates.defined()) ++*clip.updates.data<double>();
-  const std::int64_t step = ++*what.step.data<std::int64_t>();
+  std::int64_t& step = *what.step.data<std::int64_t>();
+  if (!continues) {
+    ++step;
+    if (clip.updates.defined()) ++*clip.updates.data<double>();
+  }
   return {.step = step,
-          .counted = {.factor = clip.factor.defined() ? *clip.factor.data<float>() : 1.0F, .limit = clip.limit},
-          .key = state_key(what.seed, step, what.site)};
+          .counted = {.factor = clip.factor.defined() ? *clip.factor.data<float>() : 1.0F, .limit = clip.limit}};
 }
 
-Optimizer::Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds)
+Optimizer::Optimizer(const OptimizerConfig& config, StateKinds kinds)
     : precision_(config.precision),
       seed_(config.seed),
       rank_(config.rank),
@@ -65,8 +67,9 @@ int Optimizer::owner_of(const Parameter& parameter) const {
 
 void Optimizer::allocate_state(Entry& entry) const {
   const AllocationScope scope({Purpose::optimizer, {}, Label(entry.parameter->path())});
-  for (const StateKind& kind : kinds_)
-    entry.state.emplace_back(entry.parameter->shape(), entry.parameter->tensor().device(), kind, precision_);
+  for (const StateKind& kind : kinds_(*entry.parameter))
+    entry.state.emplace_back(kind.shape.value_or(entry.parameter->shape()), entry.parameter->tensor().device(), kind,
+                             precision_);
   entry.step = Tensor::zeros({1}, DType::i64, entry.parameter->tensor().device(), Purpose::optimizer);
 }
 
@@ -152,7 +155,7 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const OptionVal
   rules.weight_decay = kind.decay(checked).weight_decay;
   rules.decay_norm_and_bias = kind.decay(checked).decay_norm_and_bias;
   return kind.make(checked, {parameter_groups(model, rules), options.precision, options.seed, options.rank,
-                             options.ranks, options.loss_scale});
+                             options.ranks, options.loss_scale, hidden_matrices(model)});
 }
 
 }  // namespace lacuna

@@ -6,13 +6,14 @@
 #include "core/schema.h"
 #include "nn/module.h"
 #include "optim/loss_scale.h"
-#include "optim/rules.h"
+#include "optim/rate.h"
 #include "optim/state.h"
 
 #include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,12 +52,17 @@ struct GroupRules {
 /// Divides all parameters of a model. Rejects rules that match nothing.
 std::vector<ParameterGroup> parameter_groups(const Module& model, const GroupRules& rules);
 
+/// The matrices of a model's hidden layers: those between its embeddings, before the first block, and its head, behind
+/// the last one. Convolutions, and parameters that are excluded from weight decay, are none.
+std::set<const Parameter*> hidden_matrices(const Module& model);
+
 struct OptimizerConfig {
   std::vector<ParameterGroup> groups;
   StatePrecision precision = StatePrecision::f32;
   std::uint64_t seed = 1;   // of the draws that round states
   int rank = 0, ranks = 1;  // state and updates are divided among so many
   std::optional<LossScaleSettings> loss_scale{};
+  std::set<const Parameter*> hidden_matrices{};  // see the function
 };
 
 /// How gradients count in an update. Scalars are tensors on the parameters'
@@ -82,6 +88,9 @@ struct Update {
   std::uint32_t site;  // the parameter's, of the draws
 
   Update with_gradient(const Tensor& other) const { return {parameter, other, state, step, rate, clip, seed, site}; }
+  Update with_state(std::span<const OptimizerState> some) const {
+    return {parameter, gradient, some, step, rate, clip, seed, site};
+  }
 };
 /// The device of updates, of which there is at least one.
 inline Device device_of(std::span<const Update> updates) { return updates.front().parameter.device(); }
@@ -123,10 +132,13 @@ class Optimizer {
   std::vector<StateTensor> state() const;
 
  protected:
-  /// Allocates zeros for each trainable parameter and each kind of state. The
-  /// state of a parameter that is thawed later is allocated at its first
-  /// update.
-  Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds);
+  using StateKinds = std::function<std::vector<StateKind>(const Parameter&)>;
+  /// Allocates zeros for each trainable parameter and each kind of state that it has. The state of a parameter that is
+  /// thawed later is allocated at its first update.
+  Optimizer(const OptimizerConfig& config, StateKinds kinds);
+  /// All parameters have the same kinds.
+  Optimizer(const OptimizerConfig& config, std::vector<StateKind> kinds)
+      : Optimizer(config, [kinds = std::move(kinds)](const Parameter&) { return kinds; }) {}
 
   /// Runs the kernel of some updates, at least one, which share clip and seed.
   virtual void update(std::span<const Update> updates) const = 0;
@@ -136,7 +148,7 @@ class Optimizer {
     Parameter* parameter;
     double lr_scale;
     double weight_decay;
-    std::vector<OptimizerState> state;  // one of each kind; empty while the parameter is frozen
+    std::vector<OptimizerState> state;  // empty while the parameter is frozen
     Tensor step;                        // i64 [1]: how often the parameter was updated
     int owner = 0;                      // the rank that updates it
   };
@@ -148,7 +160,7 @@ class Optimizer {
   std::uint64_t seed_;
   int rank_, ranks_;
   std::optional<LossScale> loss_scale_;
-  std::vector<StateKind> kinds_;
+  StateKinds kinds_;
   std::vector<Entry> entries_;
   std::unordered_map<const Parameter*, std::size_t> index_;
 };

@@ -2,11 +2,17 @@
 // same on every device.
 #pragma once
 
-#include "core/random.h"
 #include "optim/formulas.h"
+#include "optim/rate.h"
 
 #include <cmath>
 #include <cstdint>
+
+// LACUNA_RULE(R) registers the kernels of a rule. rules.cpp, rules.cu and rules_cuda.cpp define it before they include
+// this file.
+#ifndef LACUNA_RULE
+#define LACUNA_RULE(...)
+#endif
 
 namespace lacuna {
 
@@ -32,17 +38,6 @@ struct LambSettings {
   AdamSettings adam{};
   bool trust_clip = false, always_adapt = false;
 };
-
-/// The rates of one parameter.
-struct Rate {
-  double lr, weight_decay;
-};
-
-/// Key of the draws that round the states in update number `step` of a parameter; state k has key + k.
-LACUNA_HOST_DEVICE inline std::uint64_t state_key(std::uint64_t seed, std::int64_t step, std::uint32_t site) {
-  const auto drawn = RandomStream{.seed = seed, .step = static_cast<std::uint32_t>(step), .site = site}.draw(0);
-  return std::uint64_t{drawn[0]} << 32 | drawn[1];
-}
 
 // A rule makes the formula of update number `step`, from 1, of a parameter. `states`: how many the formula takes.
 
@@ -167,25 +162,112 @@ struct LambRule {
   }
 };
 
-/// Settings of a dynamic loss scale.
-struct LossScaleSettings {
-  double initial = 65536;               // torch.amp.GradScaler's init_scale
-  std::int64_t growth_interval = 2000;  // steps in a row with finite gradients after which it doubles
+/// torch.optim.Muon's, for the matrices of hidden layers.
+struct MuonSettings {
+  double momentum = 0.95, eps = 1e-7;
+  bool nesterov = true;
 };
-struct LossScaleState {
-  float scale;
-  std::int32_t good_steps;  // since it last changed
+struct MuonMomentumRule {
+  static constexpr int states = 1;
+  static constexpr bool writes_gradient = true;
+  MuonSettings settings;
+  LACUNA_HOST_DEVICE formula::MuonMomentum operator()(const Rate&, formula::CountedGradient counted,
+                                                      std::int64_t) const {
+    const auto take = static_cast<float>(1 - settings.momentum);
+    return {.counted = counted, .take = take, .ahead = settings.nesterov ? take : 0};
+  }
 };
-/// After a step whose gradients were finite or not.
-LACUNA_HOST_DEVICE inline LossScaleState next_loss_scale(LossScaleState now, bool finite,
-                                                         std::int64_t growth_interval) {
-  if (!finite) return {now.scale / 2, 0};
-  if (now.good_steps + 1 < growth_interval) return {now.scale, now.good_steps + 1};
-  return {now.scale < 0x1p126F ? now.scale * 2 : now.scale, 0};
-}
+LACUNA_RULE(MuonMomentumRule)
 
-inline formula::AverageStep average_step(double decay) {
-  return {.keep = static_cast<float>(decay), .take = static_cast<float>(1 - decay)};
-}
+struct MuonNormalizeRule {
+  static constexpr int states = 0;
+  static constexpr bool writes_gradient = true, continues = true;
+  MuonSettings settings;
+  const double* square;  // [], on the device: Σ x² of the direction
+  LACUNA_HOST_DEVICE formula::MuonNormalize operator()(const Rate&, formula::CountedGradient, std::int64_t) const {
+    const double norm = std::sqrt(*square);
+    return {static_cast<float>(1 / (norm < settings.eps ? settings.eps : norm))};
+  }
+};
+LACUNA_RULE(MuonNormalizeRule)
+
+struct MuonApplyRule {
+  static constexpr int states = 0;
+  static constexpr bool continues = true;
+  double lr_ratio;  // by the matrix's shape
+  LACUNA_HOST_DEVICE formula::DecayedStep operator()(const Rate& rate, formula::CountedGradient, std::int64_t) const {
+    return {.decay = static_cast<float>(1 - rate.lr * rate.weight_decay),
+            .size = static_cast<float>(rate.lr * lr_ratio)};
+  }
+};
+LACUNA_RULE(MuonApplyRule)
+
+/// transformers.Adafactor's.
+struct AdafactorSettings {
+  double eps = 1e-30, eps_scale = 1e-3, clip_threshold = 1, decay_rate = -0.8, beta1 = 0;
+  bool scale_parameter = true, relative_step = false, warmup_init = false;
+
+  /// Of update number `step`.
+  LACUNA_HOST_DEVICE formula::FactoredMoment moment(std::int64_t step) const {
+    const double take = std::pow(static_cast<double>(step), decay_rate);
+    return {.keep = static_cast<float>(1 - take), .take = static_cast<float>(take)};
+  }
+  LACUNA_HOST_DEVICE double relative_rate(std::int64_t step) const {
+    const auto t = static_cast<double>(step);
+    const double most = warmup_init ? 1e-6 * t : 1e-2, by_root = 1 / std::sqrt(t);
+    return most < by_root ? most : by_root;
+  }
+};
+/// The first pass of a matrix, whose moments kernels of their own compute (optim/adafactor_kernels.h).
+struct CountGradientRule {
+  static constexpr int states = 0;
+  static constexpr bool writes_gradient = true;
+  LACUNA_HOST_DEVICE formula::CountGradient operator()(const Rate&, formula::CountedGradient counted,
+                                                       std::int64_t) const {
+    return {counted};
+  }
+};
+LACUNA_RULE(CountGradientRule)
+
+/// The first pass of a vector.
+struct AdafactorMomentRule {
+  static constexpr int states = 1;
+  static constexpr bool writes_gradient = true;
+  AdafactorSettings settings;
+  LACUNA_HOST_DEVICE formula::AdafactorMoment operator()(const Rate&, formula::CountedGradient counted,
+                                                         std::int64_t step) const {
+    const formula::FactoredMoment moment = settings.moment(step);
+    return {.counted = counted, .keep = moment.keep, .take = moment.take, .eps = static_cast<float>(settings.eps)};
+  }
+};
+LACUNA_RULE(AdafactorMomentRule)
+
+/// The last pass. `has_momentum`: with the running mean of updates as a state.
+template <bool has_momentum>
+struct AdafactorApplyRule {
+  static constexpr int states = has_momentum ? 1 : 0;
+  static constexpr bool continues = true;
+  AdafactorSettings settings;
+  const double* squares;  // [2], on the device: Σ x² of the update and of the parameter
+  double count;           // of their elements
+  LACUNA_HOST_DEVICE auto operator()(const Rate& rate, formula::CountedGradient, std::int64_t step) const {
+    const double update = std::sqrt(squares[0] / count), parameter = std::sqrt(squares[1] / count);
+    double lr = rate.lr;
+    if (settings.relative_step) lr *= settings.relative_rate(step);
+    if (settings.scale_parameter) lr *= parameter < settings.eps_scale ? settings.eps_scale : parameter;
+    const double excess = update / settings.clip_threshold;
+    const auto decay = static_cast<float>(1 - lr * rate.weight_decay);
+    const auto size = static_cast<float>(excess > 1 ? lr / excess : lr);
+    if constexpr (has_momentum)
+      return formula::AdafactorMomentumStep{.decay = decay,
+                                            .size = size,
+                                            .keep = static_cast<float>(settings.beta1),
+                                            .take = static_cast<float>(1 - settings.beta1)};
+    else
+      return formula::DecayedStep{.decay = decay, .size = size};
+  }
+};
+LACUNA_RULE(AdafactorApplyRule<false>)
+LACUNA_RULE(AdafactorApplyRule<true>)
 
 }  // namespace lacuna

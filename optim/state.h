@@ -5,6 +5,7 @@
 #include "optim/state_values.h"
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace lacuna {
@@ -16,6 +17,7 @@ struct StateKind {
   std::string_view name;  // torch.optim's
   StateValues values = StateValues::any_sign;
   StatePrecision coarsest = StatePrecision::int8;  // limit on the precision asked for
+  std::optional<Shape> shape{};                    // nothing: the parameter's
 };
 
 /// One state of one parameter. bf16 and 8-bit values are rounded
@@ -29,11 +31,11 @@ class OptimizerState {
   /// block-wise quantization").
   static constexpr std::int64_t block = state_block, least_coded = 4096;
 
-  /// Zeros, of the parameter's shape, with purpose `optimizer`.
+  /// Zeros, with purpose `optimizer`.
   OptimizerState(const Shape& shape, Device device, const StateKind& kind, StatePrecision precision);
 
   std::string_view name() const { return kind_.name; }
-  /// f32 or bf16 in the parameter's shape, or u8 [coded bytes].
+  /// f32 or bf16 in the state's shape, or u8 [coded bytes].
   const Tensor& tensor() const { return tensor_; }
   StatePrecision precision() const { return precision_; }
   StateValues values() const { return kind_.values; }

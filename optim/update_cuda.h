@@ -1,11 +1,11 @@
-// Updates of optimizers on cuda, of all parameters by a few kernels. Each rule (optim/rules.h) is instantiated by the
-// .cu file of its optimizer (optim/update_kernels.h); one that is missing there fails to link.
+// Updates of optimizers on cuda, of all parameters by a few kernels. optim/rules.cu instantiates them for each rule
+// that optim/rules.h registers.
 #pragma once
 
 #include "core/number.h"
 #include "core/stream.h"
 #include "optim/chunks.h"
-#include "optim/rules.h"
+#include "optim/rate.h"
 #include "optim/state_values.h"
 
 #include <cstddef>

@@ -36,10 +36,13 @@ struct BeginUpdates {
     Begun<F>& begun = begun_of<F>(what, i);
     begun.updates = what.finite == nullptr || *what.finite != 0;
     if (!begun.updates) return;
-    if (i == 0 && what.updates != nullptr) *what.updates += static_cast<double>(what.parameters.count);
     const UpdatedParameter& parameter = what.parameters.entries[i];
-    const std::int64_t step = ++*parameter.step;
-    begun.key = state_key(what.seed, step, parameter.site);
+    if constexpr (!continues<Rule>) {
+      if (i == 0 && what.updates != nullptr) *what.updates += static_cast<double>(what.parameters.count);
+      ++*parameter.step;
+    }
+    const std::int64_t step = *parameter.step;
+    begun.key = key_of_pass<Rule>(what.seed, step, parameter.site);
     begun.formula = rule(rate_of(what, parameter),
                          {.factor = what.factor == nullptr ? 1.0F : *what.factor, .limit = what.limit}, step);
   }
@@ -113,7 +116,7 @@ struct StateCodes {
 };
 
 /// A warp has the 256 elements of a block of states.
-template <class F, int states, bool writes_gradient>
+template <class F, int states, bool writes>
 struct UpdateChunks {
   static constexpr int threads = 256;
   static_assert(chunk % state_block == 0);
@@ -149,7 +152,7 @@ struct UpdateChunks {
       if constexpr (states == 4) formula(parameter[i], gradient[i], state[0][i], state[1][i], state[2][i], state[3][i]);
     }
     Written<float>(of.parameter, count).set(first, parameter);
-    if constexpr (writes_gradient) {
+    if constexpr (writes) {
       if (half)
         Written<bf16>(of.gradient, count).set(first, gradient);
       else
@@ -190,15 +193,15 @@ void begin_updates(Stream stream, const Rule& rule, const UpdatesOnCuda& what) {
   using K = BeginUpdates<Rule>;
   run(stream, divide_up(what.parameters.count, K::threads), K{rule, what});
 }
-template <class F, int states, bool writes_gradient = false>
+template <class F, int states, bool writes = false>
 void update_chunks(Stream stream, const UpdatesOnCuda& what) {
-  run(stream, what.parameters.chunks, UpdateChunks<F, states, writes_gradient>{what});
+  run(stream, what.parameters.chunks, UpdateChunks<F, states, writes>{what});
 }
 
 template <class Rule>
 void update(Stream stream, const Rule& rule, const UpdatesOnCuda& what) {
   begin_updates(stream, rule, what);
-  update_chunks<typename BeginUpdates<Rule>::F, Rule::states>(stream, what);
+  update_chunks<typename BeginUpdates<Rule>::F, Rule::states, writes_gradient<Rule>>(stream, what);
 }
 
 }  // namespace lacuna::cuda

@@ -227,6 +227,8 @@ TEST_CASE("ranks: the optimizer's state in parts gives the same bits, and goes o
       {.name = "AdamW", .shard = true},
       {.name = "LAMB, clipped", .optimizer = "lamb", .step = {.clipping = {.norm = 0.1}}, .shard = true},
       {.name = "SGD in backward", .optimizer = "sgd", .step = {.in_backward = true}, .shard = true},
+      {.name = "Muon in backward", .optimizer = "muon", .step = {.in_backward = true}, .shard = true},
+      {.name = "Adafactor", .optimizer = "adafactor", .shard = true},
       {.name = "AdamW, gradients too", .step = {.clipping = {.norm = 0.1}, .shard_gradients = true}, .shard = true},
       {.name = "gradients in backward",
        .optimizer = "lion",

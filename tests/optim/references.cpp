@@ -1,4 +1,5 @@
-// Trajectories and learning rates against torch.optim's and timm's (references.txt, written by make_references.py).
+// Trajectories and learning rates against those of torch, timm and transformers (references.txt, written by
+// make_references.py).
 #include "optim/schedule.h"
 #include "optim/step.h"
 #include "tests/optim/two_parameters.h"
@@ -30,7 +31,9 @@ struct Reference {
     for (const Field& field : known.fields()) {
       const auto word = words.find(std::string(field.name));
       if (word == words.end()) continue;
-      if (field.codec == &codec_of<bool>()) {
+      if (std::isalpha(static_cast<unsigned char>(word->second.front())) != 0) {
+        values.emplace(field.name, word->second);
+      } else if (field.codec == &codec_of<bool>()) {
         values.emplace(field.name, std::stod(word->second) != 0);
       } else if (field.codec != &codec_of<std::vector<double>>()) {
         values.emplace(field.name, std::stod(word->second));
@@ -67,7 +70,7 @@ std::vector<Reference> references(const std::string& kind) {
 
 }  // namespace
 
-TEST_CASE("trajectories of 20 steps equal those of torch.optim and timm.optim") {
+TEST_CASE("trajectories of 20 steps equal those of torch.optim, timm.optim and transformers") {
   for (Reference& reference : references("optimizer")) {
     CAPTURE(reference.name);
     const double lr = reference.take("lr");
@@ -75,7 +78,8 @@ TEST_CASE("trajectories of 20 steps equal those of torch.optim and timm.optim") 
                             .parameter_norm = reference.take("parameter_norm"),
                             .value = reference.take("value")};
     const bool bf16_gradients = reference.take("bf16") != 0, falls = reference.take("falls") != 0;
-    TwoParameters model;
+    TwoParameters model(Device::cpu, static_cast<std::int64_t>(reference.take("rows")),
+                        static_cast<std::int64_t>(reference.take("columns")));
     const auto optimizer =
         make_optimizer(reference.name, reference.settings(optimizers().get(reference.name).options), model);
     REQUIRE(reference.rows.size() == 20);

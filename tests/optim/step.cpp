@@ -1,11 +1,12 @@
 // Gradients are measured, clipped and applied, all at once or during backward.
 #include "optim/step.h"
-#include "autograd/tape.h"
 
+#include "autograd/tape.h"
 #include "core/parallel.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/arithmetic/reduce.h"
 #include "ops/losses/loss.h"
+#include "optim/formulas.h"
 #include "tests/optim/two_parameters.h"
 
 #include <doctest/doctest.h>
@@ -129,7 +130,9 @@ TEST_CASE("on meta a step does nothing and reports nothing") {
 TEST_CASE("two parameters that are added have equal gradients under every optimizer") {
   // Add hands one tensor to both of its inputs, and LAMB writes into it.
   struct Sum : Module {
-    Sum() : Module(ModelContext{}), a(*this, "a", {4, 6}, start(1)), b(*this, "b", {4, 6}, start(2)) {}
+    Sum() : Module(ModelContext{}), a(*this, "a", {4, 6}, start(1)), b(*this, "b", {4, 6}, start(2)) {
+      set_role(Role::block);
+    }
     static Init start(int site) { return TwoParameters::filled(site); }
     Parameter a, b;
   };

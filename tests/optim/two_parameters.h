@@ -17,7 +17,9 @@ struct TwoParameters : Module {
   explicit TwoParameters(Device device = Device::cpu, std::int64_t rows = 2, std::int64_t columns = 3)
       : Module(ModelContext{.device = device}),
         weight(*this, "weight", {rows, columns}, filled(100)),
-        bias(*this, "bias", {rows}, filled(101)) {}
+        bias(*this, "bias", {rows}, filled(101)) {
+    set_role(Role::block);  // its matrix is one of a hidden layer
+  }
 
   static Init filled(int site) {
     return [=](const Tensor& tensor, RandomStream) {

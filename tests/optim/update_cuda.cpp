@@ -19,9 +19,13 @@ namespace {
 /// Tensors of less than a block of states, of a chunk of elements (optim/chunks.h), and of several.
 struct ManyParameters : Module {
   explicit ManyParameters(Device device) : Module(ModelContext{.device = device}) {
+    set_role(Role::block);
     for (const std::int64_t count : {5000, 1, 40003, 16384, 255, 16385, 7})
       tensors.push_back(std::make_unique<Parameter>(*this, fmt::format("tensor{}", tensors.size()), Shape{count},
                                                     TwoParameters::filled(static_cast<int>(count))));
+    for (const Shape& shape : {Shape{67, 71}, Shape{130, 35}})
+      tensors.push_back(std::make_unique<Parameter>(*this, fmt::format("tensor{}", tensors.size()), shape,
+                                                    TwoParameters::filled(static_cast<int>(shape.count()))));
   }
   void set_gradients(DType type) {
     for (const auto& tensor : tensors) {
@@ -86,6 +90,10 @@ std::vector<Case> cases() {
       {"lamb"},
       {"lamb", {{"weight_decay", 0.0}}},
       {"lamb", {{"trust_clip", true}}},
+      {"muon"},
+      {"muon", {{"nesterov", false}, {"adjust_lr_fn", std::string("match_rms_adamw")}}},
+      {"adafactor"},
+      {"adafactor", {{"beta1", 0.9}, {"weight_decay", 0.1}, {"relative_step", true}}},
   };
   for (Case rule : rules) {
     for (const DType gradients : {DType::f32, DType::bf16}) {

@@ -69,6 +69,7 @@ TEST_CASE("in backward: the same bits as all at once, whatever else is asked for
       {"train.accumulate=2", "train.clip_norm=0.1"},
       {"optimizer.gradients=bf16", "optimizer.state=int8", "train.clip_norm=0.1"},
       {"optimizer.name=lamb", "train.ema_decay=0.9"},
+      {"optimizer={name: adafactor, beta1: 0.9}", "train.clip_norm=0.1"},
       {"optimizer={name: sgd, momentum: 0.9}", "freeze.freeze=[\"*bias\"]"},
   };
   for (const std::string_view model : {vit, resnet}) {

@@ -3,7 +3,6 @@
 #include "core/parallel.h"
 #include "optim/adafactor_kernels.h"
 #include "optim/matrix_optimizer.h"
-#include "optim/rules.h"
 
 #include <array>
 #include <cmath>
@@ -126,8 +125,6 @@ class Adafactor final : public MatrixOptimizer {
     if (settings_.warmup_init && !settings_.relative_step)
       reject("optimizer adafactor: warmup_init needs relative_step: true");
   }
-
-  bool is_scale_invariant() const override { return true; }
 
  private:
   static std::vector<StateKind> moments_of(const Shape& shape) {

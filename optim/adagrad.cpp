@@ -1,17 +1,9 @@
 // Adagrad (Duchi et al. 2011) as torch.optim.Adagrad. Adagrad-R (Dong and Lin 2024) would keep the denominator in the
 // gradient's memory; in one pass it lives in registers only.
-#include "optim/elementwise.h"
-#include "optim/kernels.h"
-#include "optim/optimizer.h"
-#include "optim/rules.h"
+#include "optim/rule_optimizer.h"
 
 namespace lacuna {
 namespace {
-
-const RegisterKernel cpu_update{adagrad_update, DeviceKind::cpu,
-                                [](const AdagradSettings& settings, std::span<const Update> updates) {
-                                  update_on_cpu(AdagradRule{settings}, updates);
-                                }};
 
 struct AdagradOptions : DecayOptions, AdagradSettings {
   static Fields fields() {
@@ -22,22 +14,13 @@ struct AdagradOptions : DecayOptions, AdagradSettings {
   }
 };
 
-class Adagrad final : public Optimizer {
+class Adagrad final : public RuleOptimizer<AdagradRule> {
  public:
   static constexpr std::string_view name = "adagrad";
   static AdagradOptions defaults() { return {}; }
 
   Adagrad(const AdagradOptions& options, const OptimizerConfig& config)
-      : Optimizer(config, {{"sum", StateValues::no_sign}}), settings_(options) {}
-
-  bool is_scale_invariant() const override { return true; }
-
- private:
-  void update(std::span<const Update> updates) const override {
-    adagrad_update(device_of(updates), settings_, updates);
-  }
-
-  AdagradSettings settings_;
+      : RuleOptimizer({options}, config, {{"sum", StateValues::no_sign}}) {}
 };
 
 const RegisterOptimizer<Adagrad> adagrad;

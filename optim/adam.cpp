@@ -2,17 +2,12 @@
 // it (torch.optim.AdamW), as AdamW-R (Dong and Lin 2024, algorithm 1): the
 // denominator lives in registers only.
 #include "optim/adam_family.h"
-#include "optim/elementwise.h"
 
 namespace lacuna {
 namespace {
 
-const RegisterKernel cpu_update{
-    adam_update, DeviceKind::cpu,
-    [](const AdamSettings& settings, std::span<const Update> updates) { update_on_cpu(AdamRule{settings}, updates); }};
-
 template <bool decoupled>
-class AdamLike final : public AdamFamily {
+class AdamLike final : public RuleOptimizer<AdamRule> {
  public:
   static constexpr std::string_view name = decoupled ? "adamw" : "adam";
   static AdamOptions defaults() {
@@ -21,12 +16,8 @@ class AdamLike final : public AdamFamily {
     options.decoupled = decoupled;
     return options;
   }
-  AdamLike(const AdamOptions& options, const OptimizerConfig& config) : AdamFamily(config), settings_(options) {}
-
- private:
-  void update(std::span<const Update> updates) const override { adam_update(device_of(updates), settings_, updates); }
-
-  AdamSettings settings_;
+  AdamLike(const AdamOptions& options, const OptimizerConfig& config)
+      : RuleOptimizer({options}, config, adam_states()) {}
 };
 
 const RegisterOptimizer<AdamLike<false>> adam;

@@ -1,9 +1,7 @@
 // The running means that Adam, AdamW and LAMB share.
 #pragma once
 
-#include "optim/kernels.h"
-#include "optim/optimizer.h"
-#include "optim/rules.h"
+#include "optim/rule_optimizer.h"
 
 namespace lacuna {
 
@@ -17,13 +15,6 @@ struct AdamOptions : DecayOptions, AdamSettings {
   }
 };
 
-class AdamFamily : public Optimizer {
- public:
-  bool is_scale_invariant() const override { return true; }
-
- protected:
-  explicit AdamFamily(const OptimizerConfig& config)
-      : Optimizer(config, {{"exp_avg"}, {"exp_avg_sq", StateValues::no_sign}}) {}
-};
+inline std::vector<StateKind> adam_states() { return {{"exp_avg"}, {"exp_avg_sq", StateValues::no_sign}}; }
 
 }  // namespace lacuna

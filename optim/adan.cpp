@@ -1,17 +1,10 @@
 // Adan (Xie et al. 2022) as timm.optim.Adan. As Adan-R (Dong and Lin 2024,
 // algorithm 2), the gradient becomes the previous one as it passes; differences
 // and denominators live in registers only.
-#include "optim/elementwise.h"
-#include "optim/kernels.h"
-#include "optim/optimizer.h"
-#include "optim/rules.h"
+#include "optim/rule_optimizer.h"
 
 namespace lacuna {
 namespace {
-
-const RegisterKernel cpu_update{
-    adan_update, DeviceKind::cpu,
-    [](const AdanSettings& settings, std::span<const Update> updates) { update_on_cpu(AdanRule{settings}, updates); }};
 
 struct AdanOptions : DecayOptions, AdanSettings {
   static Fields fields() {
@@ -26,26 +19,19 @@ struct AdanOptions : DecayOptions, AdanSettings {
   }
 };
 
-class Adan final : public Optimizer {
+class Adan final : public RuleOptimizer<AdanRule> {
  public:
   static constexpr std::string_view name = "adan";
   static AdanOptions defaults() { return {}; }
 
   Adan(const AdanOptions& options, const OptimizerConfig& config)
-      : Optimizer(config, {{"exp_avg"},
-                           {"exp_avg_diff"},
-                           {"exp_avg_sq", StateValues::no_sign},
-                           // Its error is squared: unbiased draws would not be unbiased
-                           // after it.
-                           {"pre_grad", StateValues::any_sign, StatePrecision::bf16}}),
-        settings_(options) {}
-
-  bool is_scale_invariant() const override { return true; }
-
- private:
-  void update(std::span<const Update> updates) const override { adan_update(device_of(updates), settings_, updates); }
-
-  AdanSettings settings_;
+      : RuleOptimizer({options}, config,
+                      {{"exp_avg"},
+                       {"exp_avg_diff"},
+                       {"exp_avg_sq", StateValues::no_sign},
+                       // Its error is squared: unbiased draws would not be unbiased
+                       // after it.
+                       {"pre_grad", StateValues::any_sign, StatePrecision::bf16}}) {}
 };
 
 const RegisterOptimizer<Adan> adan;

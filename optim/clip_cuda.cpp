@@ -2,7 +2,6 @@
 
 #include "optim/chunk_table.h"
 #include "optim/kernels.h"
-#include "optim/measured_tensor.h"
 
 #include <utility>
 #include <vector>
@@ -15,7 +14,12 @@ const RegisterKernel cuda_measure{
     [](std::span<const MeasuredGradient> gradients, const Tensor& squares, const Tensor& finite) {
       const Device device = squares.device();
       std::vector<cuda::MeasuredTensor> entries;
-      for (const auto& [gradient, index] : gradients) entries.push_back(cuda::measured(gradient, index));
+      for (const auto& [gradient, index] : gradients)
+        entries.push_back({.x = gradient.data<const std::byte>(),
+                           .type = gradient.dtype(),
+                           .count = gradient.count(),
+                           .first_chunk = 0,
+                           .index = index});
       const cuda::ChunkTable<cuda::MeasuredTensor> table(std::move(entries), device);
       const Tensor partial = Tensor::empty({table.chunks()}, DType::f64, device, Purpose::workspace);
       cuda::sums_of_squares(stream_of(device), {.tensors = table.table(),

@@ -12,29 +12,13 @@ namespace lacuna {
 
 class Tensor;
 struct Update;  // optim/optimizer.h
-struct SgdSettings;
-struct AdamSettings;
-struct AdanSettings;
-struct LionSettings;
-struct AdagradSettings;
-struct LambSettings;
 
 /// One pass of an update by a rule (optim/rules.h) over each of some parameters, which share Update::clip and the seed.
 /// The first pass of an update raises Update::step by one. Nothing happens if Update::clip.finite is 0.
 template <class Rule>
-inline constinit Kernel<void(const Rule&, std::span<const Update>)> update_by{"update of the optimizer"};
+inline constinit Kernel<void(const Rule&, std::span<const Update>)> rule_pass{"update of the optimizer"};
 template <class Rule>
 using RegisterRule = RegisterKernel<void(const Rule&, std::span<const Update>)>;
-
-// One update of each of some parameters, which share Update::clip and the seed. Update::step goes up by one first;
-// nothing happens if Update::clip.finite is 0.
-inline constinit Kernel<void(const SgdSettings&, std::span<const Update>)> sgd_update{"sgd"};
-inline constinit Kernel<void(const AdamSettings&, std::span<const Update>)> adam_update{"adam"};
-inline constinit Kernel<void(const AdanSettings&, std::span<const Update>)> adan_update{"adan"};
-inline constinit Kernel<void(const LionSettings&, std::span<const Update>)> lion_update{"lion"};
-inline constinit Kernel<void(const AdagradSettings&, std::span<const Update>)> adagrad_update{"adagrad"};
-/// Overwrites Update::gradient.
-inline constinit Kernel<void(const LambSettings&, std::span<const Update>)> lamb_update{"lamb"};
 
 struct MeasuredGradient {
   const Tensor& gradient;  // f32 or bf16

@@ -4,26 +4,9 @@
 // norm is known (rounded to bf16 if the gradient is bf16), and applied in a
 // second pass.
 #include "optim/adam_family.h"
-#include "optim/clip.h"
-#include "optim/elementwise.h"
 
 namespace lacuna {
 namespace {
-
-void update_one(const LambRule& rule, const Update& what) {
-  const CpuUpdate begun = begin_on_cpu(what);
-  if (!begun) return;
-  const std::uint64_t key = state_key(what.seed, begun.step, what.site);
-  update_elements<LambRule::states, true>(rule(what.rate, begun.counted, begun.step), what, key);
-  const Update second = what.with_state({});
-  const auto squares = [&](const Tensor& x) { return rule.adapts(what.rate) ? sum_of_squares(x) : 0.0; };
-  update_elements<0>(rule.apply(what.rate, squares(what.parameter), squares(what.gradient)), second, key);
-}
-
-const RegisterKernel cpu_update{lamb_update, DeviceKind::cpu,
-                                [](const LambSettings& settings, std::span<const Update> updates) {
-                                  for (const Update& what : updates) update_one(LambRule{settings}, what);
-                                }};
 
 struct LambOptions : AdamOptions {
   bool trust_clip = false, always_adapt = false;
@@ -36,7 +19,7 @@ struct LambOptions : AdamOptions {
   }
 };
 
-class Lamb final : public AdamFamily {
+class Lamb final : public Optimizer {
  public:
   static constexpr std::string_view name = "lamb";
   static LambOptions defaults() {
@@ -47,8 +30,18 @@ class Lamb final : public AdamFamily {
   }
 
   Lamb(const LambOptions& options, const OptimizerConfig& config)
-      : AdamFamily(config),
-        settings_{.adam = options, .trust_clip = options.trust_clip, .always_adapt = options.always_adapt} {}
+      : Optimizer(config, adam_states()),
+        rule_{{.adam = options, .trust_clip = options.trust_clip, .always_adapt = options.always_adapt}} {
+    std::int64_t count = 0;
+    Device device = Device::cpu;
+    for (const ParameterGroup& group : config.groups)
+      for (const Parameter* const parameter : group.parameters) {
+        ++count;
+        device = parameter->tensor().device();
+      }
+    squares_ = Tensor::zeros({count, 2}, DType::f64, device, Purpose::optimizer);
+    finite_ = Tensor::zeros({}, DType::i32, device, Purpose::optimizer);
+  }
 
  private:
   void update(std::span<const Update> updates) const override {
@@ -56,12 +49,27 @@ class Lamb final : public AdamFamily {
     std::vector<Tensor> own;
     for (const Update& what : updates)
       own.push_back(what.gradient.unique() ? what.gradient : what.gradient.clone(Purpose::workspace));
-    std::vector<Update> apart;
-    for (std::size_t i = 0; i < own.size(); ++i) apart.push_back(updates[i].with_gradient(own[i]));
-    lamb_update(device_of(updates), settings_, apart);
+    std::vector<Update> first, second;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      first.push_back(updates[i].with_gradient(own[i]));
+      second.push_back(first.back().with_state({}));
+    }
+    const LambApplyRule apply{rule_.settings, squares_.data<const double>()};
+    std::vector<MeasuredGradient> measured;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (!apply.adapts(updates[i].rate)) continue;
+      const auto index = static_cast<std::int64_t>(2 * i);
+      measured.push_back({updates[i].parameter, index});
+      measured.push_back({own[i], index + 1});
+    }
+    update_by(rule_, first);
+    measure_gradients(device_of(updates), measured, squares_, finite_);
+    update_by(apply, second);
   }
 
-  LambSettings settings_;
+  LambRule rule_;
+  Tensor squares_;  // f64 [parameters, 2]: Σ x² of each parameter and its update
+  Tensor finite_;   // i32 []: not read, since passes look at the clip's
 };
 
 const RegisterOptimizer<Lamb> lamb;

@@ -1,17 +1,10 @@
 // Lion (Chen et al. 2023) as timm.optim.Lion. Lion-R (Dong and Lin 2024,
 // algorithm 3) keeps the interpolated gradient in the gradient's memory; in one
 // pass it needs none.
-#include "optim/elementwise.h"
-#include "optim/kernels.h"
-#include "optim/optimizer.h"
-#include "optim/rules.h"
+#include "optim/rule_optimizer.h"
 
 namespace lacuna {
 namespace {
-
-const RegisterKernel cpu_update{
-    lion_update, DeviceKind::cpu,
-    [](const LionSettings& settings, std::span<const Update> updates) { update_on_cpu(LionRule{settings}, updates); }};
 
 struct LionOptions : DecayOptions, LionSettings {
   static Fields fields() {
@@ -22,20 +15,12 @@ struct LionOptions : DecayOptions, LionSettings {
   }
 };
 
-class Lion final : public Optimizer {
+class Lion final : public RuleOptimizer<LionRule> {
  public:
   static constexpr std::string_view name = "lion";
   static LionOptions defaults() { return {}; }
 
-  Lion(const LionOptions& options, const OptimizerConfig& config)
-      : Optimizer(config, {{"exp_avg"}}), settings_(options) {}
-
-  bool is_scale_invariant() const override { return true; }
-
- private:
-  void update(std::span<const Update> updates) const override { lion_update(device_of(updates), settings_, updates); }
-
-  LionSettings settings_;
+  Lion(const LionOptions& options, const OptimizerConfig& config) : RuleOptimizer({options}, config, {{"exp_avg"}}) {}
 };
 
 const RegisterOptimizer<Lion> lion;

@@ -1,8 +1,7 @@
 // Optimizers that look at a whole parameter: at its shape, and at all of its gradient at once.
 #pragma once
 
-#include "optim/kernels.h"
-#include "optim/optimizer.h"
+#include "optim/rule_optimizer.h"
 
 #include <initializer_list>
 #include <span>
@@ -23,7 +22,7 @@ class MatrixOptimizer : public Optimizer {
   /// A pass over one parameter.
   template <class Rule>
   static void pass(const Rule& rule, const Update& what) {
-    update_by<Rule>(what.parameter.device(), rule, std::span(&what, 1));
+    update_by(rule, std::span(&what, 1));
   }
   /// Σ x² of each: f64 [tensors].
   static Tensor sums_of_squares(std::initializer_list<Tensor> tensors);

@@ -64,7 +64,7 @@ class Muon final : public MatrixOptimizer {
       : MatrixOptimizer(config,
                         [matrices = config.hidden_matrices](const Parameter& parameter) {
                           if (matrices.contains(&parameter)) return std::vector<StateKind>{{momentum_name}};
-                          return std::vector<StateKind>{{"exp_avg"}, {"exp_avg_sq", StateValues::no_sign}};
+                          return adam_states();
                         }),
         options_(options) {
     if (!config.groups.empty() && config.hidden_matrices.empty())
@@ -73,8 +73,6 @@ class Muon final : public MatrixOptimizer {
           "AdamW "
           "would update every parameter; take optimizer.name=adamw");
   }
-
-  bool is_scale_invariant() const override { return true; }
 
  private:
   static constexpr std::string_view momentum_name = "momentum_buffer";
@@ -91,7 +89,7 @@ class Muon final : public MatrixOptimizer {
       }
     }
     const AdamSettings adamw{options_.beta1, options_.beta2, options_.adamw_eps, true};
-    if (!others.empty()) adam_update(device_of(others), adamw, others);
+    if (!others.empty()) update_by(AdamRule{adamw}, others);
     MatrixOptimizer::update(matrices);
   }
 

@@ -1,24 +1,10 @@
 #include "optim/optimizer.h"
 
-#include "optim/elementwise.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 
 namespace lacuna {
-
-CpuUpdate begin_on_cpu(const Update& what, bool continues) {
-  const GradientClip& clip = what.clip;
-  if (clip.finite.defined() && *clip.finite.data<std::int32_t>() == 0) return {};
-  std::int64_t& step = *what.step.data<std::int64_t>();
-  if (!continues) {
-    ++step;
-    if (clip.updates.defined()) ++*clip.updates.data<double>();
-  }
-  return {.step = step,
-          .counted = {.factor = clip.factor.defined() ? *clip.factor.data<float>() : 1.0F, .limit = clip.limit}};
-}
 
 Optimizer::Optimizer(const OptimizerConfig& config, StateKinds kinds)
     : precision_(config.precision),

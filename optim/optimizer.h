@@ -101,9 +101,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Whether the size of an update does not depend on the gradients' scale:
-  /// Adam divides by it, Lion takes signs.
-  virtual bool is_scale_invariant() const = 0;
+  /// Whether the size of an update does not depend on the gradients' scale: Adam divides by it, Lion takes signs.
+  virtual bool is_scale_invariant() const { return true; }
 
   /// Updates every trainable parameter that has a gradient, in place.
   void step(double lr, const GradientClip& clip = {});

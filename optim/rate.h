@@ -24,6 +24,15 @@ inline constexpr bool continues = requires {
   requires Rule::continues;
 };
 
+/// The rule for one of the parameters of a pass, where it differs between them.
+template <class Rule>
+LACUNA_HOST_DEVICE Rule rule_of(const Rule& rule, std::int64_t parameter) {
+  if constexpr (requires { rule.of(parameter); })
+    return rule.of(parameter);
+  else
+    return rule;
+}
+
 /// Key of the draws that round the states in update number `step` of a parameter; state k has key + k.
 LACUNA_HOST_DEVICE inline std::uint64_t state_key(std::uint64_t seed, std::int64_t step, std::uint32_t site) {
   const auto drawn = RandomStream{.seed = seed, .step = static_cast<std::uint32_t>(step), .site = site}.draw(0);

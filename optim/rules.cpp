@@ -1,18 +1,100 @@
 // The kernels of all rules on the CPU.
-#include "optim/elementwise.h"
+#include "core/parallel.h"
+#include "optim/formulas.h"
 #include "optim/kernels.h"
+#include "optim/optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
 
 namespace lacuna {
 namespace {
 
+/// The scalars of an update, as the CPU's kernels read them.
+struct CpuUpdate {
+  std::int64_t step = 0;             // number of the update, from 1; 0: the parameter is not updated
+  formula::CountedGradient counted;  // how gradients are scaled and clipped
+  explicit operator bool() const { return step > 0; }
+};
+/// Counts the update, unless a gradient or the loss of the step is not finite, or it continues one that is counted.
+CpuUpdate begin_on_cpu(const Update& what, bool continues) {
+  const GradientClip& clip = what.clip;
+  if (clip.finite.defined() && *clip.finite.data<std::int32_t>() == 0) return {};
+  std::int64_t& step = *what.step.data<std::int64_t>();
+  if (!continues) {
+    ++step;
+    if (clip.updates.defined()) ++*clip.updates.data<double>();
+  }
+  return {.step = step,
+          .counted = {.factor = clip.factor.defined() ? *clip.factor.data<float>() : 1.0F, .limit = clip.limit}};
+}
+
+/// Calls `f(parameter, gradient, state...)` for each element, all floats by
+/// reference, in one vectorized pass. States and gradients that are not f32 are
+/// converted block by block in scratch. `writes`: f stores its result in the
+/// gradient's memory.
+template <std::size_t states, bool writes, class F>
+void update_elements(const F& f, const Update& what, std::uint64_t key) {
+  constexpr std::int64_t block = OptimizerState::block;
+  float* const parameter = what.parameter.data<float>();  // [count]
+  const bool half = what.gradient.dtype() == DType::bf16;
+  bool in_place = !half;
+  for (const OptimizerState& state : what.state) in_place = in_place && state.precision() == StatePrecision::f32;
+
+  const auto pass = [&]<std::size_t... k>(std::int64_t begin, std::int64_t end, std::index_sequence<k...>) {
+    std::array<std::array<float, block>, states + 1> scratch;
+    float* gradient = scratch[states].data();
+    if (half) {
+      const bf16* const stored = what.gradient.data<bf16>() + begin;
+      for (std::int64_t i = 0; i < end - begin; ++i) gradient[i] = static_cast<float>(stored[i]);
+    } else {
+      gradient = what.gradient.data<float>() + begin;
+    }
+    const std::array<float*, states> state{what.state[k].open(begin, end, scratch[k].data())...};
+    const auto loop = [&, n = end - begin](float* const p, float* const g, auto* const... s) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < n; ++i) f(p[i], g[i], s[i]...);
+    };
+    loop(parameter + begin, gradient, state[k]...);
+    (what.state[k].close(begin, end, state[k], key + k), ...);
+    if (writes && half) {
+      bf16* const stored = what.gradient.data<bf16>() + begin;
+      for (std::int64_t i = 0; i < end - begin; ++i) stored[i] = bf16(gradient[i]);
+    }
+  };
+  parallel_for(
+      what.parameter.count(), 16384,
+      [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t step = in_place ? end - begin : block;
+        for (std::int64_t i = begin; i < end; i += step)
+          pass(i, std::min(end, i + step), std::make_index_sequence<states>());
+      },
+      block);
+}
+
+/// Updates by a rule (optim/rules.h), one after the other.
 template <class Rule>
-const RegisterRule<Rule> cpu_update{update_by<Rule>, DeviceKind::cpu, update_on_cpu<Rule>};
+void update_on_cpu(const Rule& rule, std::span<const Update> updates) {
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    const Update& what = updates[i];
+    const CpuUpdate begun = begin_on_cpu(what, continues<Rule>);
+    if (!begun) continue;
+    const auto formula = rule_of(rule, static_cast<std::int64_t>(i))(what.rate, begun.counted, begun.step);
+    update_elements<static_cast<std::size_t>(Rule::states), writes_gradient<Rule>>(
+        formula, what, key_of_pass<Rule>(what.seed, begun.step, what.site));
+  }
+}
+
+template <class Rule>
+const RegisterRule<Rule> registered{rule_pass<Rule>, DeviceKind::cpu, update_on_cpu<Rule>};
 
 }  // namespace
 }  // namespace lacuna
 
 #define LACUNA_RULE(...)                                            \
   namespace {                                                       \
-  template const RegisterRule<__VA_ARGS__> cpu_update<__VA_ARGS__>; \
+  template const RegisterRule<__VA_ARGS__> registered<__VA_ARGS__>; \
   }
 #include "optim/rules.h"

@@ -1,16 +1,8 @@
 // Stochastic gradient descent as torch.optim.SGD.
-#include "optim/elementwise.h"
-#include "optim/kernels.h"
-#include "optim/optimizer.h"
-#include "optim/rules.h"
+#include "optim/rule_optimizer.h"
 
 namespace lacuna {
 namespace {
-
-const RegisterKernel cpu_update{sgd_update, DeviceKind::cpu,
-                                [](const SgdSettings& settings, std::span<const Update> updates) {
-                                  with_sgd_rule(settings, [&](const auto& rule) { update_on_cpu(rule, updates); });
-                                }};
 
 struct SgdOptions : DecayOptions, SgdSettings {
   static Fields fields() {
@@ -35,7 +27,9 @@ class Sgd final : public Optimizer {
   bool is_scale_invariant() const override { return false; }
 
  private:
-  void update(std::span<const Update> updates) const override { sgd_update(device_of(updates), settings_, updates); }
+  void update(std::span<const Update> updates) const override {
+    with_sgd_rule(settings_, [&](const auto& rule) { update_by(rule, updates); });
+  }
 
   SgdSettings settings_;
 };

@@ -1,8 +1,0 @@
-#include "optim/rules.h"
-#include "optim/update_kernels.h"
-
-namespace lacuna::cuda {
-
-template void update(Stream, const AdagradRule&, const UpdatesOnCuda&);
-
-}  // namespace lacuna::cuda

@@ -55,10 +55,6 @@ inline constexpr std::int64_t most_text_layers = 4096;
 void read_text_head(HyperParameters& parameters, BertOptions& options);
 nn::Activation read_text_activation(HyperParameters& parameters, std::string_view key);
 
-/// The sequences of a batch: `tokens` [T] with `offsets` i64 [N + 1], or [N, L] with `key_lengths` i64 [N] or without
-/// any. Both lie on the host.
-SequencesPtr sequences_of(const Inputs& batch);
-
 /// Inputs `tokens` i64 and `token_types` i64 (absent: all 0) as `sequences_of` has it.
 ///
 /// Outputs by head: classification `logits` [N, num_classes]; tokens `logits` [M, num_classes]; span `logits`

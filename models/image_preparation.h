@@ -1,6 +1,7 @@
 // Images as a model wants them: what its weights were trained with.
 #pragma once
 
+#include <charconv>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,17 @@ struct ImagePreparation {
   double crop_pct = 0;                // the image's share of the side that it is resized to; 0: not said
   std::string crop_mode{};            // `center`, `border`, or `squash`: resized to the image's size whatever its sides
 };
+
+/// Floats as the shortest decimal numbers that name them: 0.4914, not the double of the nearest float.
+inline std::vector<double> as_written(const std::vector<float>& values) {
+  std::vector<double> numbers;
+  for (const float value : values) {
+    char text[32];
+    const char* const end = std::to_chars(text, text + sizeof(text), value).ptr;
+    std::from_chars(text, end, numbers.emplace_back());
+  }
+  return numbers;
+}
 
 // As timm's pretrained_cfg has them (timm/data/constants.py). A preset's are those of its default tag.
 

@@ -49,7 +49,7 @@ enum class Library : std::uint8_t { timm, transformers };
 /// How a model is adapted (models/adapters.h).
 struct Adaptation {
   std::string kind;                               // of adapter
-  OptionValues settings{};                       // that were given
+  OptionValues settings{};                        // that were given
   std::vector<std::string> layers{};              // paths of those that have an adapter
   std::string base{};                             // where the weights below are from; may be empty
   std::string base_hash{};                        // of those weights; empty on `meta`

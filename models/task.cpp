@@ -1,6 +1,7 @@
 #include "models/task.h"
 
 #include "core/collectives.h"
+#include "models/prediction.h"
 #include "ops/arithmetic/reduce_kernels.h"
 
 #include <algorithm>
@@ -17,6 +18,10 @@ std::vector<double> numbers_of(const std::vector<Tensor>& tensors) {
 }
 
 }  // namespace
+
+std::vector<Prediction> Task::predict(Model& /*model*/, Inputs /*batch*/) const {
+  reject("the task has no predictions for single samples");
+}
 
 double TaskTotals::value(const Metric& metric) const {
   if (metric.keeps) {

@@ -4,6 +4,8 @@
 #include "core/communicator.h"
 #include "core/registry.h"
 #include "core/schema.h"
+#include "data/dataset.h"
+#include "models/figures.h"
 #include "models/model.h"
 
 #include <cstdint>
@@ -18,7 +20,7 @@
 namespace lacuna {
 
 class ProbeHeads;
-struct Vocabulary;
+struct Prediction;
 
 /// A figure over a data set that follows from sums over its batches: [correct, samples] for accuracy, a confusion
 /// matrix for the mean intersection over union.
@@ -53,15 +55,9 @@ class Task {
   /// The metric that decides which checkpoint of a run is the best.
   const Metric& best_metric() const { return metrics_.front(); }
 
-  /// Takes the mean and deviation of each channel with which all batches are normalized.
-  virtual void see_normalisation(const std::vector<double>& /*mean*/, const std::vector<double>& /*std*/) {}
-  /// The token ids of the data set, where it has texts.
-  virtual void see_vocabulary(const Vocabulary& /*vocabulary*/) {}
-
-  /// In evaluation `observer` is called with the logits [N, C] and labels i64 [N] of each batch, by tasks that tell
-  /// classes apart.
-  using Observer = std::function<void(const Tensor& logits, const Tensor& labels)>;
-  void observe(Observer observer) { observer_ = std::move(observer); }
+  /// Takes the description of the data set: names of the classes, mean and deviation with which images are normalized,
+  /// the vocabulary of texts.
+  virtual void see(const DatasetInfo& data) { data_ = data; }
 
   /// The fields of a sample that it reads beside the model's inputs, such as `labels`.
   virtual SampleFields targets() const = 0;
@@ -72,9 +68,20 @@ class Task {
   /// needs no longer.
   virtual TaskResult run(Model& model, Inputs batch, TaskMode mode) const = 0;
 
+  /// Predictions for the samples of a batch that has the model's inputs alone. Rejects the call by default.
+  virtual std::vector<Prediction> predict(Model& model, Inputs batch) const;
+
+  /// Empty figures of the task's kind; null: it has none.
+  virtual std::unique_ptr<Figures> figures() const { return nullptr; }
+  /// Lets evaluations add their batches to `figures`, which outlives them; null: to none.
+  void fill(Figures* figures) { figures_ = figures; }
+
  protected:
-  void show(const Tensor& logits, const Tensor& labels) const {
-    if (observer_) observer_(logits, labels);
+  /// Empty before `see`.
+  const DatasetInfo& data() const { return data_; }
+  /// Adds a batch to the figures that are to be filled, if any.
+  void show(const Tensor& outputs, const Tensor& targets) const {
+    if (figures_ != nullptr) figures_->add(outputs, targets);
   }
   /// Sets the sums of a result whose tensors are on `device` to what the host counts: on a cuda device later, since the
   /// host would wait for it.
@@ -87,7 +94,8 @@ class Task {
 
  private:
   std::vector<Metric> metrics_;
-  Observer observer_;
+  DatasetInfo data_;
+  Figures* figures_ = nullptr;
 };
 
 /// Loss and metrics of several batches, on the host.
@@ -139,6 +147,9 @@ struct TaskKind {
   std::function<std::unique_ptr<Task>(const Options&, const Model&)> make;
   std::vector<std::string_view> weights{};  // the options that name a file or folder with weights
   std::string_view head{};                  // the hyper-parameter `head` of models that have several; empty: their own
+  /// The `problem_type` of transformers' folders with its models, or `head` for heads without one; empty: folders name
+  /// no such task.
+  std::string_view problem{};
   /// The heads that are trained on cached features of the given model, in its place; null: the model is trained.
   std::function<std::unique_ptr<ProbeHeads>(const Options&, const Model& classifier)> heads{};
 };

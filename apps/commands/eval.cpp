@@ -1,6 +1,5 @@
 // lacuna eval: evaluates a checkpoint, or a folder with a model.
 #include "apps/command.h"
-#include "apps/commands/class_figures.h"
 #include "apps/config/configuration_options.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
@@ -116,11 +115,11 @@ class Eval {
     ledger(device).reset_peak();
     const auto start = std::chrono::steady_clock::now();
     const std::unique_ptr<Task> task = make_task(configuration, *model);
-    ClassFigures figures(dataset->info().classes);
-    task->observe([&](const Tensor& logits, const Tensor& labels) { figures.add(logits, labels); });
+    const std::unique_ptr<Figures> figures = task->figures();
+    task->fill(figures.get());
     const Evaluation evaluation = *evaluate(*model, *task, batches_of(configuration, dataset, Split::validation),
                                             static_cast<int>(configuration.data.workers), {}, ranks);
-    figures.gather(ranks);
+    if (figures) figures->gather(ranks);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double rate = static_cast<double>(evaluation.samples) / seconds;
     if (!std::isfinite(evaluation.loss)) fail("{}: the loss is {}", made.file.string(), std::fabs(evaluation.loss));
@@ -145,7 +144,7 @@ class Eval {
     if (ranks.size() > 1 && !evaluation.left_out.empty()) evaluated.clear();
     const auto origin = [&](std::int64_t sample) {
       const auto* const images = dynamic_cast<const EncodedImages*>(dataset.get());
-      return images != nullptr && figures.samples() == std::ssize(evaluated)
+      return images != nullptr && figures->samples() == std::ssize(evaluated)
                  ? images->origin(evaluated[static_cast<std::size_t>(sample)])
                  : fmt::format("sample {}", sample);
     };
@@ -156,9 +155,10 @@ class Eval {
       print_error(fmt::format("lacuna: warning: {} of {} files are damaged and left out:{}\n",
                               evaluation.left_out.size(), dataset->size(), list));
     }
-    if (figures.samples() > 0) {
-      json["classes"] = figures.json(origin);
-      if (point && overrides.empty()) write_classes(*point, configuration, dataset, evaluated, figures, json);
+    const bool has_figures = figures && figures->samples() > 0;
+    if (has_figures) {
+      json[figures->key()] = figures->json(origin);
+      if (point && overrides.empty()) write_classes(*point, configuration, dataset, evaluated, *figures, json);
     }
     json["samples_per_second"] = rate;
     json["evaluation_peak"] = ledger(device).peak();
@@ -167,7 +167,7 @@ class Eval {
     for (const std::string& note : made.notes) print_error(fmt::format("lacuna: note: {}\n", note));
     report_.write(fmt::format("{} from {}: {} samples, loss {:.4f}{}, {:.1f} samples/s\n", configuration.model.name,
                               made.file.string(), evaluation.samples, evaluation.loss, metrics, rate) +
-                      (figures.samples() > 0 ? figures.text(origin) : std::string()),
+                      (has_figures ? figures->text(origin) : std::string()),
                   json);
     return 0;
   }
@@ -193,12 +193,12 @@ class Eval {
     return samples;
   }
 
-  /// For the run's page: the figures of its classes, with pictures of the worst samples.
+  /// Writes the figures for the run's page, with pictures of the worst samples.
   static void write_classes(const CheckpointPath& point, Configuration configuration, const DatasetPtr& dataset,
-                            const std::vector<std::int64_t>& samples, const ClassFigures& figures,
+                            const std::vector<std::int64_t>& samples, const Figures& figures,
                             const nlohmann::ordered_json& evaluated) {
     nlohmann::ordered_json json{
-        {"weights", evaluated["weights"]}, {"samples", figures.samples()}, {"classes", evaluated["classes"]}};
+        {"weights", evaluated["weights"]}, {"samples", figures.samples()}, {figures.key(), evaluated[figures.key()]}};
     if (image_channels(dataset->info().fields) == 3 && figures.samples() == std::ssize(samples)) {
       configuration.train.device = "cpu";  // pixels as numbers
       configuration.train.batch_size = configuration.train.accumulate = 1;
@@ -208,7 +208,7 @@ class Eval {
       Sample sample;
       for (std::size_t i = 0; i < worst.size(); ++i) {
         const Batch batch = single.read(0, samples[static_cast<std::size_t>(worst[i])], single.allocate(), sample);
-        json["classes"]["worst"][i]["image"] =
+        json[figures.key()]["worst"][i]["image"] =
             picture_address(batch["images"], 0, configuration.data.mean, configuration.data.std);
       }
     }

@@ -1,6 +1,6 @@
 #include "apps/commands/reference_text.h"
 
-#include "models/bert.h"
+#include "models/sequences.h"
 #include "models/tasks/text.h"
 #include "nn/functional.h"
 #include "ops/losses/linear_cross_entropy.h"

@@ -5,6 +5,7 @@
 #include "data/class_names.h"
 #include "data/text/labelled_text.h"
 #include "models/folders/values.h"
+#include "models/task.h"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -174,15 +175,15 @@ void take_from_folder(Configuration& configuration, const Tree& root, Problems& 
   prepare_images(configuration, root, completed(said, configuration.model.name));
 }
 
+void take_images(Configuration& configuration, const ImagePreparation& said) {
+  prepare_images(configuration, {}, completed(said, configuration.model.name));
+}
+
 ModelFolder describe_folder(const Configuration& resolved) {
   const DatasetInfo data = describe_dataset(resolved.data.name, dataset_options(resolved, Split::train));
   ModelFolder folder{.model = resolved.model.name, .hyper_parameters = hyper_parameters_of(resolved)};
   folder.labels = data.classes;
-  for (const auto& [task, problem] : {std::pair{"classification", "single_label_classification"},
-                                      {"probe", "single_label_classification"},
-                                      {"multi_label", "multi_label_classification"},
-                                      {"regression", "regression"}})
-    if (resolved.task.name == task) folder.problem = problem;
+  folder.problem = tasks().get(resolved.task.name).problem;
   if (const auto tokenizer = resolved.data.options.find("tokenizer"); tokenizer != resolved.data.options.end())
     folder.tokenizer = tokenizer_texts(tokenizer->second.text);
   folder.images = {.mean = resolved.data.mean.empty() ? as_written(data.mean) : resolved.data.mean,

@@ -8,6 +8,7 @@
 #include "data/augment/augment.h"
 #include "data/class_sampler.h"
 #include "data/encoded_images.h"
+#include "models/image_preparation.h"
 #include "models/registry.h"
 #include "models/task.h"
 
@@ -113,12 +114,6 @@ void check_for_cuda(const Configuration& resolved) {
 }
 
 }  // namespace
-
-std::vector<double> as_written(const std::vector<float>& values) {
-  std::vector<double> numbers;
-  for (const float value : values) numbers.push_back(std::stod(fmt::format("{}", value)));
-  return numbers;
-}
 
 Configuration with_outputs(Configuration configuration) {
   if (configuration.model.num_classes > 0) return configuration;

@@ -17,9 +17,6 @@ namespace lacuna::apps {
 /// `plan_memory` makes its plan.
 Configuration resolve(const Configuration& configuration);
 
-/// Floats as the numbers that a configuration has: 0.4914, not the float nearest to it.
-std::vector<double> as_written(const std::vector<float>& values);
-
 /// With model.num_classes: the data set's classes, or the numbers in a label where it has no classes.
 Configuration with_outputs(Configuration configuration);
 /// With task.metrics as the data set is judged, unless the configuration says otherwise.

@@ -224,10 +224,12 @@ std::unique_ptr<Task> make_task(const Configuration& configuration, const Model&
       if (!from.empty()) from = weights_path(from, fmt::format("task.{}", name)).string();
     }
   std::unique_ptr<Task> task = lacuna::make_task(configuration.task.name, options, model);
-  const ImagePreparation images = describe_folder(configuration).images;
-  task->see_normalisation(images.mean, images.std);
-  const DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
-  if (data.vocabulary.size > 0) task->see_vocabulary(data.vocabulary);
+  DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
+  if (const Configuration::Data& given = configuration.data; !given.mean.empty()) {
+    data.mean.assign(given.mean.begin(), given.mean.end());
+    data.deviation.assign(given.std.begin(), given.std.end());
+  }
+  task->see(data);
   return task;
 }
 

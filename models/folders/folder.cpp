@@ -3,6 +3,7 @@
 #include "core/file.h"
 #include "models/folders/timm.h"
 #include "models/folders/transformers.h"
+#include "models/task.h"
 
 #include <nlohmann/json.hpp>
 
@@ -29,6 +30,19 @@ std::optional<ModelFolder> read_model_folder(const fs::path& path) {
     folder.labels.clear();
   }
   return folder;
+}
+
+std::string task_of(const ModelFolder& folder, const Model& model) {
+  std::string problem = folder.problem;
+  if (problem.empty()) {
+    const std::vector<HyperParameter> all = describe_model(folder.model, folder.hyper_parameters).hyper_parameters;
+    const auto head = std::ranges::find(all, "head", &HyperParameter::key);
+    problem = head == all.end() ? "classification" : std::get<std::string>(head->value);
+  }
+  if (problem == "classification") problem = model.num_classes() == 1 ? "regression" : "single_label_classification";
+  for (const std::string& name : tasks().names())
+    if (const TaskKind& kind = tasks().get(name); kind.problem == problem && !kind.heads) return name;
+  reject("{}: no task is known for the problem {}", folder.config.string(), problem);
 }
 
 FolderWeights open_weights(const fs::path& path, const std::optional<ModelFolder>& folder) {

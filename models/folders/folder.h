@@ -36,6 +36,10 @@ struct ModelFolder {
 /// no model of Lacuna's, with what it lacks.
 std::optional<ModelFolder> read_model_folder(const std::filesystem::path& path);
 
+/// The name of the task that the folder's `model` solves: by its `problem`, or as transformers infers that from the head
+/// and the number of outputs. Rejects a problem that no task has.
+std::string task_of(const ModelFolder& folder, const Model& model);
+
 struct FolderWeights {
   WeightFiles files;    // under our names
   LoadOptions options;  // as the folder's library has it

@@ -1,7 +1,9 @@
 // Classification: cross entropy, or binary cross entropy of each class, of the output `logits` [N, C] with `labels`,
 // i64 [N] or probabilities [N, C]. Of probabilities, the largest counts as the label in metrics.
+#include "models/prediction.h"
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
+#include "models/tasks/class_figures.h"
 #include "models/tasks/class_targets.h"
 #include "models/tasks/metrics.h"
 #include "nn/functional.h"
@@ -93,6 +95,12 @@ class Classification final : public Task {
     return result;
   }
 
+  std::vector<Prediction> predict(Model& model, Inputs batch) const override {
+    return class_predictions(model.forward(std::move(batch)).take("logits").tensor(), data().classes);
+  }
+
+  std::unique_ptr<Figures> figures() const override { return std::make_unique<ClassFigures>(data().classes); }
+
  private:
   void count(const Tensor& logits, const Tensor& labels, TaskResult& result) const {
     const auto sums = [this, logits, labels] {
@@ -137,7 +145,8 @@ const RegisterTask classification("classification",
                                      return std::make_unique<Classification>(options.as<ClassificationOptions>(),
                                                                              model);
                                    },
-                                   .head = "classification"});
+                                   .head = "classification",
+                                   .problem = "single_label_classification"});
 
 }  // namespace
 }  // namespace lacuna

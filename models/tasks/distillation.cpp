@@ -1,6 +1,7 @@
 // Distillation (Hinton et al. 2015; Touvron et al. 2021): classification that also follows a frozen teacher.
 #include "data/pipeline.h"
 #include "models/folders/folder.h"
+#include "models/prediction.h"
 #include "models/registry.h"
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
@@ -139,8 +140,9 @@ class Distillation final : public Task {
     return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
   }
 
-  void see_normalisation(const std::vector<double>& mean, const std::vector<double>& std) override {
-    student_images_ = {.mean = mean, .std = std};
+  void see(const DatasetInfo& data) override {
+    Task::see(data);
+    student_images_ = {.mean = as_written(data.mean), .std = as_written(data.deviation)};
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
@@ -164,6 +166,10 @@ class Distillation final : public Task {
     Variable base = cross_entropy(std::move(by_label), std::move(labels), label_smoothing_);
     result.loss = base_weight_ * std::move(base) + distill_weight_ * distance(std::move(by_teacher), taught);
     return result;
+  }
+
+  std::vector<Prediction> predict(Model& model, Inputs batch) const override {
+    return class_predictions(model.forward(std::move(batch)).take("logits").tensor(), data().classes);
   }
 
  private:

@@ -2,7 +2,7 @@
 #include "core/random.h"
 #include "data/pipeline.h"
 #include "data/vocabulary.h"
-#include "models/bert.h"
+#include "models/sequences.h"
 #include "models/task.h"
 #include "models/tasks/metrics.h"
 #include "models/tasks/text.h"
@@ -44,8 +44,10 @@ class MaskedLm final : public Task {
         probability_(options.probability),
         label_smoothing_(options.label_smoothing) {}
 
-  void see_vocabulary(const Vocabulary& vocabulary) override {
-    vocabulary_ = vocabulary;
+  void see(const DatasetInfo& data) override {
+    Task::see(data);
+    vocabulary_ = data.vocabulary;
+    if (vocabulary_.size == 0) return;  // `hide` rejects batches then
     if (given_mask_ >= 0) vocabulary_.mask = given_mask_;
     if (vocabulary_.mask < 0)
       reject(
@@ -86,7 +88,7 @@ class MaskedLm final : public Task {
         Tensor::full(tokens.shape(), static_cast<double>(no_label), DType::i64, tokens.device(), Purpose::data);
     if (device == Device::meta) return Variable(labels);
     if (vocabulary_.size == 0)
-      reject("task masked_lm: expected a data set that says which tokens are special (Task::see_vocabulary)");
+      reject("task masked_lm: expected a data set that says which tokens are special (Task::see)");
     const SequencesPtr sequences = sequences_of(batch);
     const Tensor hidden = tokens.clone(Purpose::data);
     const auto* const id = tokens.data<const std::int64_t>();
@@ -133,7 +135,8 @@ const RegisterTask task("masked_lm", {.options = MaskedLmOptions{},
                                           [](const Options& options, const Model& model) {
                                             return std::make_unique<MaskedLm>(options.as<MaskedLmOptions>(), model);
                                           },
-                                      .head = "masked_lm"});
+                                      .head = "masked_lm",
+                                      .problem = "masked_lm"});
 
 }  // namespace
 }  // namespace lacuna

@@ -1,4 +1,5 @@
 // Classes that do not exclude each other: binary cross entropy of the output `logits` [N, C] with `labels` f32 [N, C].
+#include "models/prediction.h"
 #include "models/task.h"
 #include "ops/losses/binary_cross_entropy.h"
 
@@ -33,6 +34,10 @@ class MultiLabel final : public Task {
     return result;
   }
 
+  std::vector<Prediction> predict(Model& model, Inputs batch) const override {
+    return class_predictions(model.forward(std::move(batch)).take("logits").tensor(), data().classes, false);
+  }
+
  private:
   static std::vector<Tensor> count(const Tensor& logits, const Tensor& labels) {
     const Device device = logits.device();
@@ -64,7 +69,8 @@ class MultiLabel final : public Task {
 const RegisterTask task("multi_label",
                         {.options = {},
                          .make = [](const Options&, const Model& model) { return std::make_unique<MultiLabel>(model); },
-                         .head = "classification"});
+                         .head = "classification",
+                         .problem = "multi_label_classification"});
 
 }  // namespace
 }  // namespace lacuna

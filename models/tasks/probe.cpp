@@ -83,6 +83,7 @@ const RegisterTask probe("probe", {.options = ProbeOptions{},
                                      return make_task("classification", {}, model);
                                    },
                                    .head = "classification",
+                                   .problem = "single_label_classification",
                                    .heads =
                                        [](const Options& options, const Model& classifier) {
                                          return std::make_unique<ProbeHeads>(classifier, rates_of(options));

@@ -1,6 +1,6 @@
 // Extractive question answering: cross entropies of start and end of the answer over the tokens of each sequence.
 #include "data/text/answers.h"
-#include "models/bert.h"
+#include "models/sequences.h"
 #include "models/task.h"
 #include "ops/losses/span_cross_entropy.h"
 
@@ -215,7 +215,8 @@ const RegisterTask task("question_answering", {.options = AnswerOptions{},
                                                      return std::make_unique<QuestionAnswering>(
                                                          options.as<AnswerOptions>(), model);
                                                    },
-                                               .head = "span"});
+                                               .head = "span",
+                                               .problem = "span"});
 
 }  // namespace
 }  // namespace lacuna

@@ -1,4 +1,5 @@
 // Regression: mean squared error of the output `logits` [N, K] with `labels` f32 [N, K], or [N] where K is 1.
+#include "models/prediction.h"
 #include "models/task.h"
 #include "models/tasks/metrics.h"
 #include "ops/losses/mean_squared_error.h"
@@ -48,6 +49,13 @@ class Regression final : public Task {
     return result;
   }
 
+  std::vector<Prediction> predict(Model& model, Inputs batch) const override {
+    std::vector<Prediction> all;
+    for (const std::vector<double>& row : rows_of(model.forward(std::move(batch)).take("logits").tensor()))
+      all.push_back({.values = {{"value", row.size() == 1 ? Prediction::Value(row.front()) : Prediction::Value(row)}}});
+    return all;
+  }
+
  private:
   std::int64_t outputs_;
 };
@@ -58,7 +66,8 @@ const RegisterTask regression("regression", {.options = RegressionOptions{},
                                                    return std::make_unique<Regression>(options.as<RegressionOptions>(),
                                                                                        model);
                                                  },
-                                             .head = "classification"});
+                                             .head = "classification",
+                                             .problem = "regression"});
 
 }  // namespace
 }  // namespace lacuna

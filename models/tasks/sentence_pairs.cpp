@@ -1,4 +1,5 @@
 // Sentence embeddings from pairs of texts: cosine similarity, and contrast with the other pairs of the batch.
+#include "models/prediction.h"
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
 #include "models/tasks/metrics.h"
@@ -60,6 +61,14 @@ std::pair<Variable, Variable> embed(Model& model, Inputs batch) {
   return {std::move(first), slice(std::move(unit), 0, count, 2 * count)};
 }
 
+/// The embedding of each text, as the model gives it.
+std::vector<Prediction> embedding_predictions(Model& model, Inputs batch) {
+  std::vector<Prediction> all;
+  for (const std::vector<double>& row : rows_of(model.forward(std::move(batch)).take("embeddings").tensor()))
+    all.push_back({.values = {{"embedding", row}}});
+  return all;
+}
+
 /// Mean squared error of the cosine of a pair's embeddings with its label, as sentence-transformers'
 /// CosineSimilarityLoss; labels f32 [N].
 class SentenceSimilarity final : public Task {
@@ -82,6 +91,10 @@ class SentenceSimilarity final : public Task {
     result.loss = apply(MeanSquaredError{}, cosine.reshape({count}), std::move(labels));
     result.sums = {sum_and_count(result.loss.tensor(), static_cast<double>(count))};
     return result;
+  }
+
+  std::vector<Prediction> predict(Model& model, Inputs batch) const override {
+    return embedding_predictions(model, std::move(batch));
   }
 
  private:
@@ -117,6 +130,10 @@ class Contrastive final : public Task {
     return result;
   }
 
+  std::vector<Prediction> predict(Model& model, Inputs batch) const override {
+    return embedding_predictions(model, std::move(batch));
+  }
+
  private:
   static Variable own_numbers(std::int64_t count, Device device) {
     if (device == Device::meta) return Variable(Tensor::empty({count}, DType::i64, device));
@@ -133,7 +150,8 @@ const RegisterTask similarity("sentence_similarity",
                               {.options = {},
                                .make = [](const Options&,
                                           const Model& model) { return std::make_unique<SentenceSimilarity>(model); },
-                               .head = "embedding"});
+                               .head = "embedding",
+                               .problem = "embedding"});
 const RegisterTask contrastive("contrastive", {.options = ContrastiveOptions{},
                                                .make =
                                                    [](const Options& options, const Model& model) {

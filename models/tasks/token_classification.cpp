@@ -1,8 +1,12 @@
 // Classification of tokens: cross entropy of the output `logits` [M, C] of the M tokens that have a label.
+#include "models/prediction.h"
+#include "models/sequences.h"
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
 #include "models/tasks/text.h"
 #include "ops/losses/loss.h"
+
+#include <algorithm>
 
 namespace lacuna {
 namespace {
@@ -43,6 +47,26 @@ class TokenClassification final : public Task {
     return result;
   }
 
+  /// The best class of each token, special ones included, and its probability.
+  std::vector<Prediction> predict(Model& model, Inputs batch) const override {
+    const SequencesPtr sequences = sequences_of(batch);
+    const std::vector<Prediction> of_tokens =
+        class_predictions(model.forward(std::move(batch)).take("logits").tensor(), data().classes);
+    std::vector<Prediction> all;
+    for (std::int64_t n = 0; n < sequences->count(); ++n) {
+      std::vector<std::string> labels;
+      std::vector<double> probabilities;
+      for (std::int64_t i = 0; i < sequences->length(n); ++i) {
+        const auto& classes = of_tokens[static_cast<std::size_t>(sequences->begin(n) + i)].classes;
+        const auto best = std::ranges::max_element(classes, {}, &Prediction::Class::probability);
+        labels.push_back(best->name);
+        probabilities.push_back(best->probability);
+      }
+      all.push_back({.values = {{"labels", labels}, {"probabilities", probabilities}}});
+    }
+    return all;
+  }
+
  private:
   SampleField tokens_;
   std::int64_t classes_;
@@ -55,7 +79,8 @@ const RegisterTask task("token_classification", {.options = TokenOptions{},
                                                        return std::make_unique<TokenClassification>(
                                                            options.as<TokenOptions>(), model);
                                                      },
-                                                 .head = "tokens"});
+                                                 .head = "tokens",
+                                                 .problem = "tokens"});
 
 }  // namespace
 }  // namespace lacuna

@@ -116,7 +116,7 @@ TEST_CASE("distillation: a teacher of another normalisation sees the images as i
   const std::unique_ptr<Model> student = tiny("deit_distilled", 2);
   const std::unique_ptr<Task> task =
       teacher.task(*student, {{"per_class", false}, {"base_weight", 0.0}, {"distill_weight", 1.0}});
-  task->see_normalisation(mean, std);
+  task->see({.name = {}, .mean = {0.5F, 0.4F, 0.3F}, .deviation = {0.2F, 0.25F, 0.5F}});
 
   Batch for_teacher = batch();  // a pixel is value · std + mean
   float* const values = for_teacher.at("images").data<float>();

@@ -49,7 +49,7 @@ Batch batch_of(const Numbers& tokens) {
 std::unique_ptr<Task> masked_lm(const Model& model, const Vocabulary& seen, OptionValues settings = {}) {
   settings.try_emplace("probability", 0.999999);
   std::unique_ptr<Task> task = make_task("masked_lm", settings, model);
-  task->see_vocabulary(seen);
+  task->see({.name = {}, .vocabulary = seen});
   return task;
 }
 
@@ -98,8 +98,7 @@ TEST_CASE("masked_lm: the setting names the mask where the vocabulary has none; 
   CHECK_THROWS_WITH_AS(masked_lm(model, without), doctest::Contains("task.mask_id"), Error);
   CHECK_THROWS_WITH_AS(masked_lm(model, without, {{"mask_id", 60.0}}), doctest::Contains("60"), Error);
   const auto blind = make_task("masked_lm", {{"mask_id", 48.0}}, model);
-  CHECK_THROWS_WITH_AS(blind->run(model, batch_of(tokens), TaskMode::train), doctest::Contains("see_vocabulary"),
-                       Error);
+  CHECK_THROWS_WITH_AS(blind->run(model, batch_of(tokens), TaskMode::train), doctest::Contains("Task::see"), Error);
 }
 
 }  // namespace

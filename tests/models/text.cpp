@@ -216,7 +216,7 @@ TEST_CASE("text: every head trains with its task") {
     INFO(task_name);
     const std::unique_ptr<Model> model = build_model("bert", tiny({{"head", head}}), {.seed = 3});
     const std::unique_ptr<Task> task = make_task(task_name, {}, *model);
-    task->see_vocabulary(vocabulary);
+    task->see({.name = {}, .vocabulary = vocabulary});
     const TaskResult evaluated = task->run(*model, batch, TaskMode::evaluate);
     CHECK(evaluated.sums.size() == task->metrics().size());
     for (std::size_t i = 0; i < evaluated.sums.size(); ++i)
@@ -251,7 +251,7 @@ TEST_CASE("text: masked tokens are a function of the sample's number and the pla
       "bert", tiny({{"head", "masked_lm"}, {"hidden_dropout_prob", 0.0}, {"attention_probs_dropout_prob", 0.0}}),
       {.seed = 3});
   const std::unique_ptr<Task> task = make_task("masked_lm", {{"probability", 0.9}}, *model);
-  task->see_vocabulary(vocabulary);
+  task->see({.name = {}, .vocabulary = vocabulary});
   const Numbers draws{81, 7, 2147483647, 40};
   const Batch batch = with_draws_of(packed(), draws);
   const std::vector<double> before = batch["tokens"].to_vector();

@@ -1,4 +1,4 @@
-#include "apps/commands/class_figures.h"
+#include "models/tasks/class_figures.h"
 
 #include "core/collectives.h"
 #include "core/error.h"
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <utility>
 
-namespace lacuna::apps {
+namespace lacuna {
 namespace {
 
 using nlohmann::ordered_json;
@@ -81,10 +81,6 @@ void ClassFigures::gather(Communicator& ranks) {
     }
 }
 
-std::string ClassFigures::name(std::int64_t label) const {
-  return label < std::ssize(names_) ? names_[static_cast<std::size_t>(label)] : std::to_string(label);
-}
-
 double ClassFigures::top1() const {
   std::int64_t right = 0;
   for (std::int64_t c = 0; c < classes_; ++c) right += count(c, c);
@@ -111,7 +107,7 @@ std::vector<std::int64_t> ClassFigures::worst() const {
   return order;
 }
 
-ordered_json ClassFigures::json(const std::function<std::string(std::int64_t)>& origin) const {
+ordered_json ClassFigures::json(const SampleName& origin) const {
   ordered_json json{{"top1", top1()}};
   if (classes_ > 5) json["top5"] = share(in_top5_, samples());
   ordered_json& per_class = json["per_class"] = ordered_json::array();
@@ -143,7 +139,7 @@ ordered_json ClassFigures::json(const std::function<std::string(std::int64_t)>& 
   return json;
 }
 
-std::string ClassFigures::text(const std::function<std::string(std::int64_t)>& origin) const {
+std::string ClassFigures::text(const SampleName& origin) const {
   std::string text = fmt::format("top-1 {:.2f} %", 100 * top1());
   if (classes_ > 5) text += fmt::format(", top-5 {:.2f} %", 100 * share(in_top5_, samples()));
   text += '\n';
@@ -173,4 +169,4 @@ std::string ClassFigures::text(const std::function<std::string(std::int64_t)>& o
   return text;
 }
 
-}  // namespace lacuna::apps
+}  // namespace lacuna

@@ -6,6 +6,7 @@
 #include "core/op.h"
 #include "data/dataset.h"
 #include "models/registry.h"
+#include "models/task.h"
 #include "optim/optimizer.h"
 
 #include <dlfcn.h>
@@ -35,7 +36,8 @@ bool is_elf(const std::string& file) {
 
 std::size_t registered() {
   return op_names().size() + model_families().names().size() + model_presets().names().size() +
-         dataset_kinds().names().size() + optimizers().names().size() + memory_policies().names().size();
+         tasks().names().size() + dataset_kinds().names().size() + optimizers().names().size() +
+         memory_policies().names().size();
 }
 
 [[noreturn]] void reject_unloadable(const std::string& file, const std::string& reason) {
@@ -80,7 +82,7 @@ void load_plugin(const std::string& file) {
   if (open_shared_object(path) == nullptr) reject_unloadable(file, ::dlerror());
   if (registered() == before)
     reject(
-        "--load: {} registers no op, model, data set, optimizer or memory policy; is it linked with the library "
+        "--load: {} registers no op, model, task, data set, optimizer or memory policy; is it linked with the library "
         "that this command uses?",
         file);
   plugins().push_back(path);

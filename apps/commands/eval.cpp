@@ -1,5 +1,6 @@
 // lacuna eval: evaluates a checkpoint, or a folder with a model.
 #include "apps/command.h"
+#include "apps/commands/opened_model.h"
 #include "apps/config/configuration_options.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
@@ -11,14 +12,11 @@
 #include "apps/train/fit.h"
 #include "apps/train/progress.h"
 #include "apps/train/ranks.h"
-#include "apps/train/run_folder.h"
 #include "apps/train/statistics.h"
-#include "apps/train/training.h"
 #include "core/file.h"
 #include "core/parallel.h"
 #include "core/system_memory.h"
 #include "data/encoded_images.h"
-#include "models/folders/folder.h"
 #include "ops/products/tf32.h"
 
 #include <fmt/ranges.h>
@@ -276,30 +274,18 @@ class Eval {
   /// Whether `path` is a folder with a model that is no part of a run.
   static bool is_model_folder(const std::string& path) {
     std::error_code ignored;
-    const CheckpointPath point = checkpoint_path(path);
-    return std::filesystem::is_regular_file(expand_home(path) / "config.json", ignored) &&
-           !std::filesystem::is_regular_file(point.run / "config.yaml", ignored);
+    return std::filesystem::is_regular_file(expand_home(path) / "config.json", ignored) && !run_of(path);
   }
 
-  /// With the weights of a checkpoint of the run. One that the run, which may be training on, removes meanwhile is
-  /// looked for again.
-  static MadeModel make_model_of_run(Configuration configuration, const CheckpointPath& point, Device device) {
-    constexpr int attempts = 20;
-    for (int attempt = 1;; ++attempt) {
-      const RunFolder folder = RunFolder::open(point.run);
-      const std::filesystem::path weights =
-          point.checkpoint.empty() ? folder.best() : folder.checkpoint(point.checkpoint);
-      try {
-        read_progress(weights);  // refuses a checkpoint whose files have changed
-        take_weights_of(weights, configuration);
-        MadeModel made = make_model(configuration, device, false);
-        if (configuration.adapter.used()) made.file = weights;
-        return made;
-      } catch (const Error&) {
-        std::error_code ignored;
-        if (std::filesystem::exists(weights, ignored) || attempt == attempts) throw;
-      }
-    }
+  static MadeModel make_model_of_run(const Configuration& configuration, const CheckpointPath& point, Device device) {
+    MadeModel made;
+    with_checkpoint(point, [&](const std::filesystem::path& checkpoint) {
+      Configuration with_weights = configuration;
+      take_weights_of(checkpoint, with_weights);
+      made = make_model(with_weights, device, false);
+      if (with_weights.adapter.used()) made.file = checkpoint;
+    });
+    return made;
   }
 
   std::vector<std::string> arguments_;

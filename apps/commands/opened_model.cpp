@@ -1,0 +1,153 @@
+#include "apps/commands/opened_model.h"
+
+#include "apps/config/model_folder.h"
+#include "apps/config/paths.h"
+#include "apps/config/resolve.h"
+#include "apps/config/yaml.h"
+#include "data/encoded_images.h"
+#include "data/image_inputs.h"
+#include "data/text/text_dataset.h"
+#include "data/text/tokenizer.h"
+#include "models/checkpoint.h"
+#include "models/io/adapter_folder.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The value of a section's key; null: there is none.
+const Tree* value_of(const Tree& configuration, std::string_view section, std::string_view key) {
+  const TreeEntry* const found = configuration.find(section);
+  const TreeEntry* const value = found == nullptr ? nullptr : found->value.find(key);
+  return value == nullptr ? nullptr : &value->value;
+}
+
+Tree tree_of(const fs::path& file) {
+  Problems problems;
+  Tree tree = parse_yaml(read_text(file), {file.string(), 1, 1}, problems);
+  problems.refuse_if_any();
+  return tree;
+}
+
+/// With the data set of the run.
+Configuration whole_configuration(const RunFolder& run) {
+  Configuration configuration = read_configuration(run.configuration(), {});
+  configuration.memory = {};
+  configuration.train.precision = "f32";
+  return resolve(configuration);
+}
+
+/// Opens a checkpoint of a run, or a folder.
+void open(const fs::path& path, Device device, OpenedModel& opened) {
+  const bool adapted = is_adapter_folder(path);
+  opened.weights = opened.run && !adapted ? weights_path(path, "RUN") : path;
+  std::optional<ModelFolder> folder = read_model_folder(opened.weights);
+  if (!folder && !opened.run)
+    reject("{}: expected a run, one of its checkpoints, or a folder with a config.json that says what the model is",
+           path.string());
+  if (adapted && folder) {
+    opened.model = make_adapted_model(path, *folder, DType::f32, device);
+  } else if (adapted) {  // an earlier version wrote no config.json into checkpoints
+    Configuration configuration = whole_configuration(*opened.run);
+    folder = describe_folder(configuration);
+    take_weights_of(path, configuration);
+    opened.model = make_model(configuration, device, false).model;
+  } else {
+    if (!folder) folder = describe_folder(whole_configuration(*opened.run));
+    opened.model = build_model(folder->model, folder->hyper_parameters, {.device = device, .training = false});
+    const FolderWeights weights = open_weights(opened.weights, folder);
+    load_weights(*opened.model, weights.files, weights.options);
+  }
+  opened.model->set_training(false);
+  opened.folder = std::move(*folder);
+}
+
+}  // namespace
+
+std::optional<CheckpointPath> run_of(const fs::path& from) {
+  CheckpointPath point = checkpoint_path(from);
+  std::error_code ignored;
+  return fs::is_regular_file(point.run / "config.yaml", ignored) ? std::optional(std::move(point)) : std::nullopt;
+}
+
+void with_checkpoint(const CheckpointPath& point, const std::function<void(const fs::path&)>& open) {
+  constexpr int attempts = 20;
+  for (int attempt = 1;; ++attempt) {
+    const RunFolder run = RunFolder::open(point.run);
+    const fs::path checkpoint = point.checkpoint.empty() ? run.best() : run.checkpoint(point.checkpoint);
+    try {
+      read_progress(checkpoint);  // rejects a checkpoint whose files have changed
+      return open(checkpoint);
+    } catch (const Error&) {
+      std::error_code ignored;
+      if (fs::exists(checkpoint, ignored) || attempt == attempts) throw;
+    }
+  }
+}
+
+OpenedModel open_model(const fs::path& from, Device device) {
+  require_existing(from);
+  OpenedModel opened;
+  const std::optional<CheckpointPath> point = run_of(from);
+  if (!point) {
+    open(expand_home(from), device, opened);
+    return opened;
+  }
+  opened.run = RunFolder::open(point->run);
+  opened.configuration = tree_of(opened.run->configuration());
+  with_checkpoint(*point, [&](const fs::path& checkpoint) { open(checkpoint, device, opened); });
+  return opened;
+}
+
+std::unique_ptr<Task> OpenedModel::task() const {
+  OptionValues options;
+  if (const TreeEntry* const given = configuration.find("task"))
+    for (const TreeEntry& entry : given->value.entries) options.emplace(entry.key, entry.value);
+  const auto given_name = options.extract("name");
+  const std::string name = given_name ? given_name.mapped().text : task_of(folder, *model);
+  std::unique_ptr<Task> task = lacuna::make_task(name, options, *model);
+  DatasetInfo data{.name = name, .fields = model->inputs(), .classes = folder.labels};
+  data.mean.assign(folder.images.mean.begin(), folder.images.mean.end());
+  data.deviation.assign(folder.images.std.begin(), folder.images.std.end());
+  task->see(data);
+  return task;
+}
+
+bool OpenedModel::reads_images() const { return image_channels(model->inputs()) > 0; }
+
+std::unique_ptr<const InputReader> OpenedModel::reader(std::int64_t max_length) const {
+  const SampleField& input = model->inputs().front();
+  const std::int64_t size = input.shape.front();
+  if (reads_images()) {
+    Configuration evaluation;
+    evaluation.model.name = folder.model;
+    evaluation.model.options = folder.hyper_parameters;
+    take_images(evaluation, folder.images);
+    evaluation.data.image_size = size;
+    if (const Tree* const decode = value_of(configuration, "data", "decode")) evaluation.data.decode = decode->text;
+    if (const Tree* const exif = value_of(configuration, "data", "exif")) evaluation.data.exif = exif->text;
+    return image_inputs(evaluation_transforms(evaluation, {.name = folder.model, .fields = encoded_image_fields()}));
+  }
+  if (input.collation == Collation::stacked)
+    reject("{}: predict makes inputs of images and texts, and the model takes {}", weights.string(), input.name);
+  if (max_length > size) reject("--max-length: expected at most {}, as the model takes, got {}", size, max_length);
+  const fs::path tokenizer = folder.config.parent_path();
+  if (!folder.config.empty() && !tokenizer_texts(tokenizer).empty())
+    return text_inputs({.max_length = std::max<std::int64_t>(3, max_length > 0 ? max_length : size)},
+                       {.model = tokenizer});
+  if (!run) reject("{}: expected a tokenizer beside the weights: tokenizer.json or vocab.txt", weights.string());
+  // The run's data set has the tokenizer that checkpoints of an earlier version lack.
+  const Configuration past = whole_configuration(*run);
+  const DatasetKind& kind = dataset_kinds().get(past.data.name);
+  if (kind.inputs == nullptr)
+    reject("{}: expected texts, and the run's data set {} has none", run->path().string(), past.data.name);
+  DatasetOptions options = dataset_options(past, Split::train);
+  if (max_length > 0) options.settings["max_length"] = max_length;
+  return kind.inputs(options);
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,45 @@
+// A trained model with all that belongs to it: from a run, one of its checkpoints, or a folder of timm, transformers or
+// PEFT. No training data are needed.
+#pragma once
+
+#include "apps/train/run_folder.h"
+#include "apps/train/training.h"
+#include "core/tree.h"
+#include "data/dataset.h"
+#include "models/folders/folder.h"
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace lacuna::apps {
+
+/// The run that `from` is, or that a checkpoint belongs to; nothing: `from` is a folder with a model.
+std::optional<CheckpointPath> run_of(const std::filesystem::path& from);
+
+/// Calls `open` with a checkpoint of a run, whose files are those that were written: the named one, or the best. A
+/// training run may remove the checkpoint meanwhile; then the call is repeated with the one that is there now.
+void with_checkpoint(const CheckpointPath& point, const std::function<void(const std::filesystem::path&)>& open);
+
+struct OpenedModel {
+  std::optional<RunFolder> run{};   // nothing: the model is from a folder
+  Tree configuration{};             // of the run
+  std::filesystem::path weights{};  // a file or folder
+  ModelFolder folder{};             // the config.json beside the weights, or the same from the run's configuration
+  std::unique_ptr<Model> model{};   // with adapters, if it was trained with them
+
+  /// The task that the model was trained for.
+  std::unique_ptr<Task> task() const;
+  /// Makes the model's inputs of single images, prepared as in evaluation, or of texts, cut off after `max_length`
+  /// tokens; 0: as many as the model takes.
+  std::unique_ptr<const InputReader> reader(std::int64_t max_length) const;
+  /// Whether it makes them of images.
+  bool reads_images() const;
+};
+
+/// Opens the model that `from` names, in f32 and not training.
+OpenedModel open_model(const std::filesystem::path& from, Device device);
+
+}  // namespace lacuna::apps

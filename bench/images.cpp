@@ -71,13 +71,13 @@ int main(int count, char** arguments) try {
   const auto files = std::make_shared<RepeatedFiles>(arguments[1], number("--images"));
   AugmentOptions pixels;
   if (options["--recipe"] == "deit") pixels = {.auto_augment = "rand-m9-mstd0.5-inc1", .erase_probability = 0.25};
-  const auto [early, late] =
-      split_at_f32(image_transforms(files->info(), {.image_size = 224,
-                                                    .augment = "random_resized_crop",
-                                                    .pixels = pixels,
-                                                    .interpolation = interpolation_of(options["--interpolation"]),
-                                                    .fast_decode = options["--decode"] == "fast"}),
-                   files->info().fields);
+  const auto [early, late] = split_at_f32(
+      image_transforms(files->info(), {.image_size = 224,
+                                       .augment = "random_resized_crop",
+                                       .pixels = pixels,
+                                       .interpolation = from_name<Interpolation>(options["--interpolation"]).value(),
+                                       .decode = from_name<Decoding>(options["--decode"]).value()}),
+      files->info().fields);
   Loader loader(
       Batches(shuffle(transform(files, early, 1), 1), {.size = number("--batch"), .drop_last = true, .late = late}),
       {.end_epoch = 2, .workers = number("--workers"), .depth = std::max(2, number("--workers"))});

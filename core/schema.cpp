@@ -47,13 +47,21 @@ std::string read_value(const Tree& from, std::string& value, const Limits& limit
   return detail::read_choice(from, limits, value);
 }
 
+std::string read_value(const Tree& from, std::filesystem::path& value, const Limits&) {
+  if (from.kind != Tree::Kind::scalar) return "text";
+  value = from.text;
+  return {};
+}
+
 Tree written(const std::string& text) { return text; }
+Tree written(const std::filesystem::path& path) { return path.string(); }
 Tree written(float number) { return Tree(static_cast<double>(number)); }
 Tree written(const std::optional<double>& number) { return number ? Tree(*number) : Tree(); }
 Tree written(const auto& value) { return Tree(value); }
 
 std::string type_of(const bool*, const Limits&) { return "true or false"; }
 std::string type_of(const std::string*, const Limits&) { return "text"; }
+std::string type_of(const std::filesystem::path*, const Limits&) { return "text"; }
 std::string type_of(const Names*, const Limits&) { return "list of texts"; }
 template <class T>
 requires std::is_arithmetic_v<T> std::string type_of(const T*, const Limits& limits) {
@@ -82,8 +90,12 @@ struct ValueCodec {
       const std::span<const Tree> items = from.kind == Tree::Kind::list            ? std::span(from.items)
                                           : one && from.kind == Tree::Kind::scalar ? std::span(&from, 1)
                                                                                    : std::span<const Tree>();
-      if (items.empty() && from.kind != Tree::Kind::list)
-        return std::is_same_v<T, Names> ? "a list of texts" : "a list of numbers";
+      const bool is_list_or_one = from.kind == Tree::Kind::list || !items.empty();
+      if (!is_list_or_one || items.size() < limits.least || items.size() > limits.most) {
+        const std::string_view what = std::is_same_v<T, Names> ? "texts" : "numbers";
+        return limits.least > 0 ? fmt::format("a list of {} to {} {}", limits.least, limits.most, what)
+                                : fmt::format("a list of {}", what);
+      }
       out.clear();
       for (const Tree& item : items) {
         const std::string expected = read_value(item, out.emplace_back(), limits);
@@ -155,6 +167,14 @@ template <>
 const Codec& codec_of<std::vector<std::int64_t>>() {
   return ValueCodec<std::vector<std::int64_t>>::get();
 }
+template <>
+const Codec& codec_of<std::uint64_t>() {
+  return ValueCodec<std::uint64_t>::get();
+}
+template <>
+const Codec& codec_of<std::filesystem::path>() {
+  return ValueCodec<std::filesystem::path>::get();
+}
 
 namespace detail {
 
@@ -174,12 +194,34 @@ std::string read_choice(const Tree& from, const Limits& limits, std::string& tex
 
 Tree written_name(std::string_view name) { return std::string(name); }
 
-}  // namespace detail
-
-const Field* Options::find(std::string_view name) const {
-  const auto found = std::ranges::find(fields_, name, &Field::name);
-  return found == fields_.end() ? nullptr : &*found;
+void read_rule(const Tree& from, const Fields& fields, void* rule, std::string_view key, Problems& problems) {
+  if (from.kind != Tree::Kind::map) return problems.add_expected(from, key, "keys with values");
+  Names names;
+  for (const Field& field : fields) names.emplace_back(field.name);
+  for (const TreeEntry& entry : from.entries) {
+    if (const Field* const field = find_field(fields, entry.key))
+      read_field(*field, fmt::format("{}: {}", key, entry.key), entry.value, rule, problems);
+    else
+      problems.add_unknown(entry.where, fmt::format("key of {}:", key), entry.key, names);
+  }
+  for (const Field& field : fields)
+    if (field.must_be_given && from.find(field.name) == nullptr)
+      problems.add(from.where, fmt::format("{}: expected `{}`, {}", key, field.name,
+                                           field.limits.names == nullptr
+                                               ? std::string(field.help)
+                                               : fmt::format("one of {}", fmt::join(field.limits.names(), ", "))));
 }
+
+Tree written_rule(const Fields& fields, const void* rule) {
+  Tree map;
+  map.kind = Tree::Kind::map;
+  for (const Field& field : fields)
+    if (Tree value = field.write(rule); value.kind != Tree::Kind::null)
+      map.entries.push_back({std::string(field.name), {}, std::move(value)});
+  return map;
+}
+
+}  // namespace detail
 
 void read_field(const Field& field, std::string_view key, const Tree& from, void* object, Problems& problems) {
   if (from.kind == Tree::Kind::invalid) return;

@@ -5,6 +5,7 @@
 #include "core/tree.h"
 
 #include <any>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -37,15 +38,20 @@ std::string to_string(const NumberRange& range, bool whole);
 /// The values that a field takes: numbers in a range (not negative, if nothing is said), or one of some names.
 struct Limits {
   NumberRange range{};
-  Names (*names)() = nullptr;                     // null: any text
+  std::function<Names()> names{};                 // empty: any text
   bool (*also)(std::string_view text) = nullptr;  // further texts beside the names, such as `cuda:1`
   bool or_one = false;                            // one number stands for a list of one
+  std::size_t least = 0, most = std::numeric_limits<std::size_t>::max();  // items of a list
 };
+/// Texts among names; `also` tells of further ones.
 struct OneOf {
-  Names (*names)();
+  std::function<Names()> names;
   bool (*also)(std::string_view text) = nullptr;
 };
-constexpr OneOf one_of(Names (*names)(), bool (*also)(std::string_view) = nullptr) { return {names, also}; }
+inline OneOf one_of(Names (*names)(), bool (*also)(std::string_view) = nullptr) { return {names, also}; }
+inline OneOf one_of(std::initializer_list<const char*> words) {
+  return {[names = Names(words.begin(), words.end())] { return names; }};
+}
 
 /// How values of a type are read and written.
 struct Codec {
@@ -58,9 +64,34 @@ struct Codec {
 template <class T>
 const Codec& codec_of();
 
-enum class Use : std::uint8_t { any, training };
+enum class Use : std::uint8_t { any, training, augmentation };
 /// Marks a field that evaluations do not read.
 inline constexpr Use training_only = Use::training;
+/// The same of a field that changes a sample from epoch to epoch.
+inline constexpr Use augments = Use::augmentation;
+
+/// Whether the value of a field names a file or folder. `if_text_file`: only a value that ends in `.txt`.
+enum class PathKind : std::uint8_t { none, path, if_text_file };
+inline constexpr PathKind is_path = PathKind::path;
+
+/// Marks a field that has an effect only while another one of its section has one of these values; none: any value but
+/// its default.
+struct OnlyIf {
+  std::string_view key;
+  std::vector<std::string_view> values;
+};
+/// Marks a hyper-parameter that may differ from the weights' model.
+inline constexpr struct FitsWeights {
+} fits_weights{};
+/// Marks a field that has to be given.
+struct Required {};
+inline constexpr Required required{};
+inline constexpr struct OrOne {
+} or_one{};  // one number stands for a list of one
+/// The number of items of a list.
+struct ItemCount {
+  std::size_t least, most;
+};
 
 /// A row of a table.
 struct Field {
@@ -70,6 +101,10 @@ struct Field {
   Limits limits{};
   std::string_view help{};
   Use use = Use::any;
+  PathKind path = PathKind::none;
+  OnlyIf only_if{};
+  bool fits_any_weights = false;
+  bool must_be_given = false;
 
   Tree write(const void* object) const { return codec->write(address(const_cast<void*>(object))); }
   std::string type() const { return codec->type(limits); }
@@ -83,6 +118,15 @@ inline void set(Field& field, const OneOf& choice) {
 }
 inline void set(Field& field, std::string_view help) { field.help = help; }
 inline void set(Field& field, Use use) { field.use = use; }
+inline void set(Field& field, PathKind path) { field.path = path; }
+inline void set(Field& field, const OnlyIf& only) { field.only_if = only; }
+inline void set(Field& field, FitsWeights) { field.fits_any_weights = true; }
+inline void set(Field& field, Required) { field.must_be_given = true; }
+inline void set(Field& field, OrOne) { field.limits.or_one = true; }
+inline void set(Field& field, const ItemCount& count) {
+  field.limits.least = count.least;
+  field.limits.most = count.most;
+}
 template <class E>
 Names enum_names();
 }  // namespace detail
@@ -99,6 +143,24 @@ Field field(std::string_view name, T Part::*member, const Traits&... traits) {
 }
 
 using Fields = std::vector<Field>;
+template <class T>
+concept HasFields = requires {
+  { T::fields() } -> std::convertible_to<Fields>;
+};
+inline const Field* find_field(std::span<const Field> fields, std::string_view name) {
+  for (const Field& field : fields)
+    if (field.name == name) return &field;
+  return nullptr;
+}
+
+/// The rows of a member that is a struct of options itself.
+template <class T, class Part>
+Fields rows_of(Part T::*member) {
+  Fields rows = Part::fields();
+  for (Field& row : rows)
+    row.address = [inner = row.address, member](void* object) { return inner(&(static_cast<T*>(object)->*member)); };
+  return rows;
+}
 /// The rows of a base class as rows of `T`.
 template <class T, class Base>
 Fields rows_of_base() {
@@ -113,11 +175,6 @@ inline Fields operator+(Fields first, const Fields& second) {
   return first;
 }
 
-template <class T>
-concept HasFields = requires {
-  { T::fields() } -> std::convertible_to<Fields>;
-};
-
 /// A struct of options of any type, with its table. Its values are defaults until they are read.
 class Options {
  public:
@@ -130,12 +187,16 @@ class Options {
 
   const Fields& fields() const { return fields_; }
   /// Null where there is none.
-  const Field* find(std::string_view name) const;
+  const Field* find(std::string_view name) const { return find_field(fields_, name); }
   void* object() { return object_ == nullptr ? nullptr : object_(value_); }
   Tree write(const Field& field) const { return field.write(const_cast<Options*>(this)->object()); }
   template <class T>
   const T& as() const {
     return std::any_cast<const T&>(value_);
+  }
+  template <class T>
+  T& as() {
+    return std::any_cast<T&>(value_);
   }
 
  private:
@@ -182,6 +243,10 @@ template <>
 const Codec& codec_of<std::vector<double>>();
 template <>
 const Codec& codec_of<std::vector<std::int64_t>>();
+template <>
+const Codec& codec_of<std::uint64_t>();
+template <>
+const Codec& codec_of<std::filesystem::path>();
 
 namespace detail {
 
@@ -212,14 +277,66 @@ struct EnumCodec {
   static std::string type(const Limits&) { return "text"; }
 };
 
+/// Reads the keys of one rule; adds its problems.
+void read_rule(const Tree& from, const Fields& fields, void* rule, std::string_view key, Problems& problems);
+Tree written_rule(const Fields& fields, const void* rule);
+
+/// A rule may have `std::string problem() const`: the fault of a rule whose values fit; empty: none.
+template <HasFields T>
+struct RulesCodec {
+  static std::string read(const Tree& from, void* value, const Limits&, std::string_view key, Problems& problems) {
+    auto& rules = *static_cast<std::vector<T>*>(value);
+    rules.clear();
+    if (from.kind != Tree::Kind::list) return from.kind == Tree::Kind::null ? "" : "a list of rules";
+    const Fields fields = T::fields();
+    for (const Tree& item : from.items) {
+      const std::size_t others = problems.count();
+      T& rule = rules.emplace_back();
+      read_rule(item, fields, &rule, key, problems);
+      if (problems.count() > others) continue;
+      if (const std::string fault = rule.problem(); !fault.empty())
+        problems.add(item.where, std::string(key) + ": " + fault);
+    }
+    return {};
+  }
+  static Tree write(const void* value) {
+    Tree list;
+    list.kind = Tree::Kind::list;
+    const Fields fields = T::fields();
+    for (const T& rule : *static_cast<const std::vector<T>*>(value)) list.items.push_back(written_rule(fields, &rule));
+    return list;
+  }
+  static std::string type(const Limits&) { return "list of rules"; }
+};
+
 }  // namespace detail
 
-/// An enumeration E has a function `names_of(E)`, whose result is a range of pairs of name and value.
+/// The value of an enumeration by its name; nothing for another text.
+template <class E>
+std::optional<E> from_name(std::string_view text) {
+  for (const auto& [name, value] : names_of(E{}))
+    if (name == text) return value;
+  return {};
+}
+template <class E>
+std::string_view to_name(E value) {
+  for (const auto& [name, one] : names_of(E{}))
+    if (one == value) return name;
+  return {};
+}
+
+/// An enumeration E has a function `names_of(E)`, whose result is a range of pairs of name and value. A list of structs
+/// with tables is a list of rules.
 template <class T>
 const Codec& codec_of() {
-  static_assert(std::is_enum_v<T>);
-  static const Codec codec{detail::EnumCodec<T>::read, detail::EnumCodec<T>::write, detail::EnumCodec<T>::type};
-  return codec;
+  if constexpr (std::is_enum_v<T>) {
+    static const Codec codec{detail::EnumCodec<T>::read, detail::EnumCodec<T>::write, detail::EnumCodec<T>::type};
+    return codec;
+  } else {
+    using Rules = detail::RulesCodec<typename T::value_type>;
+    static const Codec codec{Rules::read, Rules::write, Rules::type};
+    return codec;
+  }
 }
 
 }  // namespace lacuna

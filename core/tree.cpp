@@ -68,9 +68,7 @@ bool Tree::operator==(const Tree& other) const {
   return kind == other.kind && (number || others ? number == others : to_yaml(*this) == to_yaml(other));
 }
 
-void Problems::add(const Location& where, std::string_view message) {
-  messages_.push_back(fmt::format("{}: {}", to_string(where), message));
-}
+void Problems::add(const Location& where, std::string_view message) { all_.push_back({where, std::string(message)}); }
 
 void Problems::add_unknown(const Location& where, std::string_view what, std::string_view name,
                            const std::vector<std::string>& known) {
@@ -80,12 +78,19 @@ void Problems::add_unknown(const Location& where, std::string_view what, std::st
 }
 
 void Problems::add_expected(const Tree& node, std::string_view key, std::string_view what) {
-  if (node.kind != Tree::Kind::invalid)
-    add(node.where, fmt::format("{}: expected {}, got {}", key, what, describe(node)));
+  if (node.kind == Tree::Kind::invalid) return;
+  Tree unquoted = node;
+  unquoted.quoted = false;
+  const bool only_quoted = node.quoted && !what.starts_with("one of") && (number_in(unquoted) || flag_in(unquoted));
+  add(node.where, fmt::format("{}: expected {}, got {}{}", key, what, describe(node),
+                              only_quoted ? fmt::format("; write {} without quotes", node.text) : ""));
 }
 
 void Problems::refuse_if_any() const {
-  if (!messages_.empty()) reject("{}", fmt::join(messages_, "\n"));
+  std::string lines;
+  for (const auto& [where, message] : all_)
+    lines += fmt::format("{}{}: {}", lines.empty() ? "" : "\n", to_string(where), message);
+  if (!all_.empty()) reject("{}", lines);
 }
 
 std::optional<double> number_in(const Tree& node) {

@@ -69,13 +69,19 @@ class Problems {
                    const std::vector<std::string>& known);
   /// The value of `key` is not `what`. Says nothing of an invalid node, which was reported.
   void add_expected(const Tree& node, std::string_view key, std::string_view what);
-  bool empty() const { return messages_.empty(); }
-  std::size_t count() const { return messages_.size(); }
+  bool empty() const { return all_.empty(); }
+  std::size_t count() const { return all_.size(); }
   /// Refuses the input if anything was added: a line for each problem.
   void refuse_if_any() const;
 
+  struct Problem {
+    Location where;
+    std::string message;
+  };
+  const std::vector<Problem>& all() const { return all_; }
+
  private:
-  std::vector<std::string> messages_;
+  std::vector<Problem> all_;
 };
 
 /// The number that an unquoted scalar is: `12`, `1e-4`; nothing for any other node.

@@ -14,6 +14,22 @@ void check(const DatasetOptions& options) {
 
 }  // namespace
 
+Fields DatasetOptions::fields() {
+  using D = DatasetOptions;
+  constexpr double most_samples = 0x7fffffff;  // products of two such counts and an image's size do not overflow
+  return {field("path", &D::path, is_path, "the data set's file or folder"),
+          field("length", &D::lengths, between(1, 1e6), or_one,
+                "tokens per sequence in `plan`, `bench` and the data set `random_tokens`: a number, or a list that the "
+                "samples of a batch use in turn; empty: 128, or a data set's longest"),
+          field("vocabulary", &D::vocabulary, up_to(1e9), "random_tokens: vocabulary size; 0: BERT's 30522"),
+          field("classes", &D::classes, up_to(1e6), "random_tokens: number of classes; 0: 2"),
+          field("seed", &D::seed, "seed of synthetic data sets, and of the samples that `val_fraction` holds out"),
+          field("train_size", &D::train_size, up_to(most_samples), training_only,
+                "use the first train_size training samples; 0: all, or a synthetic data set's default"),
+          field("val_size", &D::validation_size, up_to(most_samples),
+                "use the first val_size validation samples; 0: all, or a synthetic data set's default")};
+}
+
 SampleFields image_fields(std::int64_t height, std::int64_t width, std::int64_t channels) {
   return {{.name = "images", .dtype = DType::u8, .shape = {height, width, channels}},
           {.name = "labels", .dtype = DType::i64, .shape = {}}};

@@ -33,6 +33,7 @@ struct DatasetOptions {
   std::filesystem::path model{};  // folder of the model being trained, which may hold a tokenizer; may be empty
   OptionValues settings{};        // options specific to the data set's kind
 
+  static Fields fields();
   /// The requested number of samples of `split`.
   std::int64_t size() const { return split == Split::train ? train_size : validation_size; }
 };

@@ -96,11 +96,23 @@ CutBox box_around(std::int64_t height, std::int64_t width, double share, std::in
   return {top, bottom, left, right};
 }
 
-std::optional<MixMode> mix_mode(std::string_view name) {
-  if (name == "batch") return MixMode::batch;
-  if (name == "pair") return MixMode::pair;
-  if (name == "element") return MixMode::element;
-  return {};
+std::array<std::pair<std::string_view, MixMode>, 3> names_of(MixMode) {
+  return {{{"batch", MixMode::batch}, {"pair", MixMode::pair}, {"element", MixMode::element}}};
+}
+
+Fields MixOptions::fields() {
+  return {field("mixup", &MixOptions::mixup, up_to(100), augments,
+                "mixup's alpha: the mix ratio is drawn from Beta(alpha, alpha), as 0.8; 0: off"),
+          field("cutmix", &MixOptions::cutmix, up_to(100), augments, "CutMix's alpha, as 1; 0: off"),
+          field("cutmix_minmax", &MixOptions::cutmix_sides, up_to(1), augments,
+                "smallest and largest side of CutMix's box relative to the image, as `[0.2, 0.8]`; replaces `cutmix`"),
+          field("mixup_probability", &MixOptions::probability, up_to(1), augments, "probability of mixing"),
+          field("mixup_switch", &MixOptions::switch_probability, up_to(1), augments,
+                "probability of CutMix if both are on"),
+          field("mixup_mode", &MixOptions::mode, augments,
+                "how often the mix ratio is drawn: per batch, per pair, or per sample"),
+          field("mixup_off_epoch", &MixOptions::off_epoch, up_to(1e9), augments,
+                "epoch from which mixing is off; 0: never")};
 }
 
 SampleFields Mixing::describe(SampleFields fields) const {

@@ -2,8 +2,10 @@
 // batch, and labels are mixed in the same ratio (Zhang et al. 2018; Yun et al. 2019; timm.data.Mixup of timm 1.0.31).
 #pragma once
 
+#include "core/schema.h"
 #include "data/sample.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -36,8 +38,7 @@ enum class MixMode : std::uint8_t {
   pair,    // one draw per sample and its partner
   element  // one draw per sample
 };
-/// The mode named `batch`, `pair` or `element`.
-std::optional<MixMode> mix_mode(std::string_view name);
+std::array<std::pair<std::string_view, MixMode>, 3> names_of(MixMode);
 
 struct MixOptions {
   double mixup = 0;   // α of the Beta(α, α) distribution of shares; 0: no mixup
@@ -52,6 +53,7 @@ struct MixOptions {
   std::int64_t classes = 0;
   std::uint64_t seed = 1;
 
+  static Fields fields();
   bool cuts() const { return cutmix > 0 || !cutmix_sides.empty(); }
   bool any() const { return mixup > 0 || cuts(); }
 };

@@ -103,11 +103,52 @@ std::vector<float> Normalize::table() const {
   return table;
 }
 
-Interpolation interpolation_of(std::string_view name) {
-  if (name == "bilinear") return Interpolation::bilinear;
-  if (name == "bicubic") return Interpolation::bicubic;
-  if (name == "random") return Interpolation::random;
-  reject("data.interpolation: expected bilinear, bicubic or random; got '{}'", name);
+std::array<std::pair<std::string_view, Interpolation>, 3> names_of(Interpolation) {
+  return {
+      {{"bilinear", Interpolation::bilinear}, {"bicubic", Interpolation::bicubic}, {"random", Interpolation::random}}};
+}
+std::array<std::pair<std::string_view, Decoding>, 2> names_of(Decoding) {
+  return {{{"exact", Decoding::exact}, {"fast", Decoding::fast}}};
+}
+std::array<std::pair<std::string_view, ExifUse>, 2> names_of(ExifUse) {
+  return {{{"ignore", ExifUse::ignore}, {"apply", ExifUse::apply}}};
+}
+
+Fields TransformOptions::fields() {
+  using T = TransformOptions;
+  const OnlyIf crops{"augment", {"random_resized_crop"}};
+  const auto names = []() -> Names {
+    Names all;
+    for (const Augmentation& augmentation : augmentations()) all.emplace_back(augmentation.name);
+    return all;
+  };
+  return Fields{
+             field("image_size", &T::image_size, up_to(4096), "image side in pixels; 0: the model's own"),
+             field("mean", &T::mean, up_to(1),
+                   "mean per channel, from 0 to 1, as `[0.5, 0.5, 0.5]`, that images are normalised with; empty: that "
+                   "of the folder of `model.from`, the preset or else the data set"),
+             field("std", &T::deviation, up_to(1), "standard deviation per channel, like `mean`"),
+             field("interpolation", &T::interpolation,
+                   "resize filter; `random`: one of the two per training image, and `bicubic` in evaluation; a folder "
+                   "and a preset have their own default"),
+             field("crop_pct", &T::crop_pct, between(0.01, 1),
+                   "evaluation: images are resized to the model's size / crop_pct, then centre-cropped; a folder and "
+                   "a preset have their own default"),
+             field("crop_mode", &T::crop_mode, one_of({"center", "squash", "border"}),
+                   "evaluation: `center` resizes the shorter side, `squash` both sides, `border` the longer side and "
+                   "pads with the mean colour; a folder and a preset have their own default"),
+             field("augment", &T::augment, one_of(names), augments, "random crop and flip of training images"),
+             field("crop_padding", &T::crop_padding, up_to(256), augments,
+                   "zero padding in pixels on each side before a random crop"),
+             field("scale", &T::scale, up_to(1), augments, crops,
+                   "smallest and largest crop area, as a fraction of the image"),
+             field("ratio", &T::ratio, between(0.001, 1000), augments, crops, "smallest and largest aspect ratio"),
+             field("hflip", &T::hflip, up_to(1), augments, OnlyIf{"augment", {}}, "probability of a horizontal flip"),
+             field("decode", &T::decode,
+                   "JPEG decoding; `fast` decodes large images at 1/2, 1/4 or 1/8 size if they shrink at least twice "
+                   "as far, which changes pixels"),
+             field("exif", &T::exif, "whether images are rotated by their EXIF orientation")} +
+         rows_of(&T::pixels);
 }
 
 std::span<const Augmentation> augmentations() {
@@ -159,8 +200,8 @@ std::shared_ptr<const Transform> view_of(const SampleFields& fields, const std::
   if (files && options.image_size == 0) reject("data.image_size: expected the side of the images, got 0");
   ViewOptions view{.side = options.image_size == 0 ? std::min(shape[0], shape[1]) : options.image_size,
                    .interpolation = options.interpolation,
-                   .decode = {.apply_exif = options.apply_exif},
-                   .fast = options.fast_decode};
+                   .decode = {.apply_exif = options.exif == ExifUse::apply},
+                   .fast = options.decode == Decoding::fast};
   if (augmentation.view != nullptr) return augmentation.view(options, view);
   const CropMode mode = crop_mode_of(options.crop_mode);
   const bool fits = options.image_size == 0 || (shape[0] == view.side && shape[1] == view.side);
@@ -174,13 +215,16 @@ std::shared_ptr<const Transform> view_of(const SampleFields& fields, const std::
 
 Transforms image_transforms(const DatasetInfo& source, const TransformOptions& options) {
   check(options);
-  const std::vector<float>& mean = options.mean.empty() ? source.mean : options.mean;
+  const auto given_or = [](const std::vector<double>& given, const std::vector<float>& own) {
+    return given.empty() ? own : std::vector<float>(given.begin(), given.end());
+  };
+  const std::vector<float> mean = given_or(options.mean, source.mean);
   Transforms all;
   if (auto view = view_of(source.fields, mean, options)) all.push_back(std::move(view));
   for (auto& one : find_augmentation(options.augment).make(options)) all.push_back(std::move(one));
   for (auto& one : augment::before_normalization(options.pixels, mean, options.interpolation))
     all.push_back(std::move(one));
-  all.push_back(std::make_shared<Normalize>(mean, options.deviation.empty() ? source.deviation : options.deviation));
+  all.push_back(std::make_shared<Normalize>(mean, given_or(options.deviation, source.deviation)));
   for (auto& one : augment::after_normalization(options.pixels)) all.push_back(std::move(one));
   return all;
 }

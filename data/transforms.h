@@ -6,6 +6,7 @@
 #include "data/dataset.h"
 #include "data/sample.h"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -78,23 +79,28 @@ enum class Interpolation : std::uint8_t {
   bicubic,
   random  // bilinear or bicubic, drawn per image
 };
-/// Parses `bilinear`, `bicubic` or `random`.
-Interpolation interpolation_of(std::string_view name);
+
+enum class Decoding : std::uint8_t { exact, fast };
+enum class ExifUse : std::uint8_t { ignore, apply };
+std::array<std::pair<std::string_view, Interpolation>, 3> names_of(Interpolation);
+std::array<std::pair<std::string_view, Decoding>, 2> names_of(Decoding);
+std::array<std::pair<std::string_view, ExifUse>, 2> names_of(ExifUse);
 
 struct TransformOptions {
-  std::int64_t image_size = 0;               // side of the output in pixels; 0: the data set's size
-  std::string augment = "none";              // one of `augmentations()`
-  AugmentOptions pixels{};                   // augmentations of pixel values
-  std::int64_t crop_padding = 4;             // padding in pixels before a random crop
-  std::vector<double> scale{0.08, 1};        // random_resized_crop: range of the area's share,
-  std::vector<double> ratio{0.75, 4 / 3.0};  // and range of the aspect ratio
-  double hflip = 0.5;                        // probability of a horizontal flip
-  std::vector<float> mean{}, deviation{};    // per channel, for values in [0, 1]; empty: the data set's
+  std::int64_t image_size = 0;   // side of the output in pixels; 0: the data set's size
+  std::string augment = "none";  // one of `augmentations()`
+  AugmentOptions pixels{};       // augmentations of pixel values
+  std::int64_t crop_padding = 4;
+  std::vector<double> scale{0.08, 1}, ratio{0.75, 4 / 3.0};
+  double hflip = 0.5;
+  std::vector<double> mean{}, deviation{};  // per channel, for values in [0, 1]; empty: the data set's
   Interpolation interpolation = Interpolation::bilinear;
-  double crop_pct = 1;               // without random crops: share of the resized image that the center crop keeps,
-  std::string crop_mode = "center";  // and timm's crop mode
-  bool apply_exif = false;
-  bool fast_decode = false;
+  double crop_pct = 1;
+  std::string crop_mode = "center";
+  Decoding decode = Decoding::exact;
+  ExifUse exif = ExifUse::ignore;
+
+  static Fields fields();
 };
 
 /// A named set of random, label-preserving image transforms.

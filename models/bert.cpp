@@ -255,7 +255,8 @@ Bert::Bert(const ModelContext& context, const BertOptions& options)
 Bert::~Bert() = default;
 
 bool Bert::reads_first_tokens() const {
-  return options_.head == TextHead::classification || (options_.head == TextHead::embedding && !options_.mean_pooling);
+  return options_.head == TextHead::classification ||
+         (options_.head == TextHead::embedding && options_.pooling != Pooling::mean);
 }
 
 Variable Bert::encode(Inputs& inputs, const Layout& layout) const {
@@ -314,33 +315,36 @@ Outputs Bert::forward(Inputs inputs) {
       break;
     }
     case TextHead::embedding:
-      outputs.set("embeddings", options_.mean_pooling ? apply(SequenceMean{.sequences = layout.all}, std::move(x))
-                                                      : by_sequence(std::move(x)));
+      outputs.set("embeddings", options_.pooling == Pooling::mean
+                                    ? apply(SequenceMean{.sequences = layout.all}, std::move(x))
+                                    : by_sequence(std::move(x)));
       break;
   }
   return outputs;
 }
 
-void read_text_head(HyperParameters& parameters, BertOptions& options) {
-  const std::string head =
-      parameters.choice("head", "classification", {"classification", "tokens", "span", "masked_lm", "embedding"});
-  options.head = head == "tokens"      ? TextHead::tokens
-                 : head == "span"      ? TextHead::span
-                 : head == "masked_lm" ? TextHead::masked_lm
-                 : head == "embedding" ? TextHead::embedding
-                                       : TextHead::classification;
-  options.mean_pooling = parameters.choice("pooling", "mean", {"mean", "first"}) == "mean";
-  options.num_classes = parameters.integer("num_classes", 2);
-  if (options.padding >= options.vocab_size)
-    parameters.add_problem("pad_token_id", fmt::format("`pad_token_id` {} is not in the vocabulary of {}",
-                                                       options.padding, options.vocab_size));
-  if (options.hidden_size % options.heads != 0)
-    parameters.add_problem("hidden_size", fmt::format("`hidden_size` {} is not divisible by the {} attention heads",
-                                                      options.hidden_size, options.heads));
+std::array<std::pair<std::string_view, TextHead>, 5> names_of(TextHead) {
+  return {{{"classification", TextHead::classification},
+           {"tokens", TextHead::tokens},
+           {"span", TextHead::span},
+           {"masked_lm", TextHead::masked_lm},
+           {"embedding", TextHead::embedding}}};
+}
+std::array<std::pair<std::string_view, Pooling>, 2> names_of(Pooling) {
+  return {{{"mean", Pooling::mean}, {"first", Pooling::first}}};
 }
 
-nn::Activation read_text_activation(HyperParameters& parameters, std::string_view key) {
-  const std::string name = parameters.choice(key, "gelu", {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"});
+void check_text_head(const BertOptions& options, HyperProblems& problems) {
+  if (options.padding >= options.vocab_size)
+    problems.add("pad_token_id",
+                 fmt::format("`pad_token_id` {} is not in the vocabulary of {}", options.padding, options.vocab_size));
+  if (options.hidden_size % options.heads != 0)
+    problems.add("hidden_size", fmt::format("`hidden_size` {} is not divisible by the {} attention heads",
+                                            options.hidden_size, options.heads));
+}
+
+Names text_activations() { return {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"}; }
+nn::Activation text_activation(std::string_view name) {
   if (name == "relu") return nn::Activation::relu;
   return name == "gelu" ? nn::Activation::gelu : nn::Activation::gelu_tanh;
 }
@@ -361,27 +365,41 @@ constexpr TextNames bert_names{.base = "bert",
                                .mlm_norm = "cls.predictions.transform.LayerNorm",
                                .mlm_bias = "cls.predictions.bias"};
 
-ModelFactory read_bert(HyperParameters& parameters) {
-  BertOptions options{.names = bert_names};
-  options.vocab_size = parameters.integer("vocab_size", options.vocab_size);
-  options.hidden_size = parameters.integer("hidden_size", options.hidden_size);
-  options.layers = parameters.integer("num_hidden_layers", options.layers, 1, most_text_layers);
-  options.heads = parameters.integer("num_attention_heads", options.heads);
-  options.intermediate_size = parameters.integer("intermediate_size", options.intermediate_size);
-  options.positions = parameters.integer("max_position_embeddings", options.positions);
-  options.types = parameters.integer("type_vocab_size", options.types);
-  options.padding = parameters.integer("pad_token_id", options.padding, 0);
-  options.activation = read_text_activation(parameters, "hidden_act");
-  options.dropout = parameters.real("hidden_dropout_prob", options.dropout, 0, 1);
-  options.attention_dropout = parameters.real("attention_probs_dropout_prob", options.attention_dropout, 0, 1);
-  options.head_dropout = parameters.real("classifier_dropout", options.dropout, 0, 1);
-  options.initializer_range = parameters.real("initializer_range", options.initializer_range);
-  options.norm_eps = parameters.real("layer_norm_eps", options.norm_eps);
-  read_text_head(parameters, options);
-  return [options](const ModelContext& context) { return std::make_unique<Bert>(context, options); };
-}
+struct BertFamily : BertOptions {
+  std::string hidden_act = "gelu";
+  std::optional<double> classifier_dropout{};
 
-const RegisterFamily bert("bert", read_bert);
+  BertFamily() { names = bert_names; }
+  static Fields fields() {
+    using B = BertFamily;
+    return Fields{field<B>("vocab_size", &B::vocab_size, count_range, "size of the vocabulary"),
+                  field<B>("hidden_size", &B::hidden_size, count_range, "width of the tokens"),
+                  field<B>("num_hidden_layers", &B::layers, text_layers, "number of layers"),
+                  field<B>("num_attention_heads", &B::heads, count_range, "attention heads"),
+                  field<B>("intermediate_size", &B::intermediate_size, count_range, "hidden width of the MLP"),
+                  field<B>("max_position_embeddings", &B::positions, count_range, "longest sequence in tokens"),
+                  field<B>("type_vocab_size", &B::types, count_range, "number of token types"),
+                  field<B>("pad_token_id", &B::padding, up_to(0x7fffffff), "id of the padding token"),
+                  field<B>("hidden_act", &B::hidden_act, one_of(text_activations), "activation function of the MLP"),
+                  field<B>("hidden_dropout_prob", &B::dropout, rate_range, fits_weights, "dropout after projections"),
+                  field<B>("attention_probs_dropout_prob", &B::attention_dropout, rate_range, fits_weights,
+                           "dropout of attention probabilities"),
+                  field<B>("classifier_dropout", &B::classifier_dropout, rate_range, fits_weights,
+                           "dropout before the head; by default hidden_dropout_prob"),
+                  field<B>("initializer_range", &B::initializer_range, fits_weights,
+                           "standard deviation of initial weights"),
+                  field<B>("layer_norm_eps", &B::norm_eps, "epsilon of the norms")} +
+           text_head_rows<B>();
+  }
+  void check(HyperProblems& problems) {
+    if (!classifier_dropout) classifier_dropout = dropout;
+    head_dropout = *classifier_dropout;
+    activation = text_activation(hidden_act);
+    check_text_head(*this, problems);
+  }
+};
+
+const RegisterFamily<Bert, BertFamily> bert("bert");
 
 std::vector<HyperParameter> sized(std::int64_t width, std::int64_t layers, std::int64_t heads,
                                   std::vector<HyperParameter> more = {}) {

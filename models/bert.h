@@ -9,6 +9,7 @@
 #include "nn/norm.h"
 #include "ops/shapes/sequences.h"
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,10 @@ enum class TextHead : std::uint8_t {
   masked_lm,       // the vocabulary, its table shared with the embedding
   embedding        // none: the vector of a sequence
 };
+
+enum class Pooling : std::uint8_t { mean, first };
+std::array<std::pair<std::string_view, TextHead>, 5> names_of(TextHead);
+std::array<std::pair<std::string_view, Pooling>, 2> names_of(Pooling);
 
 /// Names of parameters, relative to `base` or to a layer.
 struct TextNames {
@@ -45,15 +50,24 @@ struct BertOptions {
   double initializer_range = 0.02;
   double norm_eps = 1e-12;
   TextHead head = TextHead::classification;
-  bool mean_pooling = true;  // of `embedding`; otherwise its first token
+  Pooling pooling = Pooling::mean;  // of `embedding`
   std::int64_t num_classes = 2;
 };
 
-inline constexpr std::int64_t most_text_layers = 4096;
+inline constexpr NumberRange text_layers = between(1, 4096);
 
-/// Reads what both families have: `vocab_size`, `head`, `pooling`, `num_classes`.
-void read_text_head(HyperParameters& parameters, BertOptions& options);
-nn::Activation read_text_activation(HyperParameters& parameters, std::string_view key);
+/// The rows `head`, `pooling` and `num_classes` of a family's options, and checks of these.
+template <class T>
+Fields text_head_rows() {
+  return {field<T>("head", &T::head, fits_weights,
+                   "head: classes of a sequence or of each token, an answer span, masked tokens, or an embedding"),
+          field<T>("pooling", &T::pooling, fits_weights, "`embedding`: mean over the tokens, or the first token"),
+          field<T>("num_classes", &T::num_classes, count_range, fits_weights, "outputs of the head")};
+}
+void check_text_head(const BertOptions& options, HyperProblems& problems);
+/// transformers' names of activation functions.
+Names text_activations();
+nn::Activation text_activation(std::string_view name);
 
 /// Inputs `tokens` i64 and `token_types` i64 (absent: all 0) as `sequences_of` has it.
 ///

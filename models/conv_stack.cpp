@@ -11,9 +11,21 @@
 namespace lacuna {
 namespace {
 
-struct ConvStackOptions {
-  ImageSize image_size;
-  std::int64_t in_channels = 3, num_classes = 10, width = 8, depth = 10, kernel = 3;
+struct ConvStackOptions : ImageOptions {
+  std::int64_t width = 8, depth = 10, kernel = 3;
+
+  ConvStackOptions() : ImageOptions{.image_size = 256, .num_classes = 10} {}
+  static Fields fields() {
+    using C = ConvStackOptions;
+    return rows_of_base<C, ImageOptions>() +
+           Fields{field("width", &C::width, extent_range, "channels"),
+                  field("depth", &C::depth, between(1, 4096), "number of convolutions"),
+                  field("kernel", &C::kernel, between(1, 63), "kernel of the convolutions")};
+  }
+  void check(HyperProblems& problems) const {
+    if (kernel % 2 == 0)
+      problems.add("kernel", fmt::format("`kernel` {} changes the image's size: it must be odd", kernel));
+  }
 };
 
 /// `layers.0` to `layers.<depth − 1>`, all with `width` channels; then the mean over the image and a classifier `fc`.
@@ -46,20 +58,7 @@ class ConvStack final : public ImageModel {
   nn::Linear classifier_;
 };
 
-const RegisterFamily conv_stack("conv_stack", [](HyperParameters& parameters) -> ModelFactory {
-  constexpr std::int64_t largest_extent = 1 << 16;
-  ConvStackOptions options;
-  options.image_size = parameters.image_size(256);
-  options.in_channels = parameters.integer("in_channels", options.in_channels, 1, largest_extent);
-  options.num_classes = parameters.integer("num_classes", options.num_classes, 1, 1 << 24);
-  options.width = parameters.integer("width", options.width, 1, largest_extent);
-  options.depth = parameters.integer("depth", options.depth, 1, 4096);
-  options.kernel = parameters.integer("kernel", options.kernel, 1, 63);
-  if (options.kernel % 2 == 0)
-    parameters.add_problem("kernel",
-                           fmt::format("`kernel` {} changes the image's size: it must be odd", options.kernel));
-  return [options](const ModelContext& context) { return std::make_unique<ConvStack>(context, options); };
-});
+const RegisterFamily<ConvStack, ConvStackOptions> conv_stack("conv_stack");
 
 }  // namespace
 }  // namespace lacuna

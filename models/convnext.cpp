@@ -1,4 +1,5 @@
 // ConvNeXt (Liu et al. 2022) as timm has it.
+#include "models/convnext.h"
 #include "models/image_model.h"
 #include "models/registry.h"
 #include "nn/conv.h"
@@ -16,19 +17,43 @@
 #include <optional>
 
 namespace lacuna {
-namespace {
 
-struct ConvNextOptions {
-  ImageSize image_size;
-  std::int64_t patch_size = 4, in_channels = 3, num_classes = 1000;
-  std::vector<std::int64_t> depths = {3, 3, 9, 3};       // blocks of each stage
-  std::vector<std::int64_t> dims = {96, 192, 384, 768};  // channels of each stage
-  std::int64_t kernel_size = 7;                          // of the depthwise convolutions
-  double layer_scale = 1e-6;                             // initial value; 0: none
-  double norm_eps = 1e-6, head_norm_eps = 1e-6;          // of the norms, and of the one before the classifier
-  double drop_rate = 0;                                  // before the classifier
-  double drop_path_rate = 0;                             // of the last block; earlier ones less
-};
+Fields ConvNextOptions::fields() {
+  using C = ConvNextOptions;
+  constexpr ItemCount stages{1, 64};
+  return rows_of_base<C, ImageOptions>() +
+         Fields{field("patch_size", &C::patch_size, extent_range, "kernel and stride of the stem"),
+                field("depths", &C::depths, count_range, stages, "blocks per stage"),
+                field("dims", &C::dims, count_range, stages, "channels per stage"),
+                field("kernel_size", &C::kernel_size, between(1, 15), "kernel of the depthwise convolutions"),
+                field("ls_init_value", &C::layer_scale, "initial layer scale; 0: no layer scale"),
+                field("norm_eps", &C::norm_eps, epsilon_range, "epsilon of the norms"),
+                field("head_norm_eps", &C::head_norm_eps, epsilon_range,
+                      "epsilon of the norm before the head; by default norm_eps"),
+                field("drop_rate", &C::drop_rate, rate_range, fits_weights, "dropout before the head"),
+                field("drop_path_rate", &C::drop_path_rate, rate_range, fits_weights,
+                      "stochastic depth of the last block; it grows linearly over the blocks")};
+}
+
+void ConvNextOptions::check(HyperProblems& problems) {
+  constexpr std::size_t most_stages = 8;
+  if (!head_norm_eps) head_norm_eps = norm_eps;
+  if (depths.size() != dims.size() || dims.size() > most_stages)
+    problems.add("dims", fmt::format("`dims` names {} stages, but `depths` {}; at most {}", dims.size(), depths.size(),
+                                     most_stages));
+  for (const std::int64_t dim : dims)
+    if (dim > largest_extent)
+      problems.add("dims", fmt::format("`dims` of {}: expected at most {}", dim, largest_extent));
+  for (const std::int64_t depth : depths)
+    if (depth > 4096) problems.add("depths", fmt::format("`depths` of {}: expected at most 4096", depth));
+  if (kernel_size % 2 == 0) problems.add("kernel_size", fmt::format("`kernel_size` {} must be odd", kernel_size));
+  const std::int64_t side = std::min(image_size.height, image_size.width);
+  if (dims.size() <= most_stages && side < patch_size << (dims.size() - 1))
+    problems.add("image_size", fmt::format("`image_size` {} leaves the last stage no pixel: expected {} or more", side,
+                                           patch_size << (dims.size() - 1)));
+}
+
+namespace {
 
 nn::WeightInit normal_init() { return {init::truncated_normal(.02), init::constant(0)}; }
 
@@ -109,7 +134,7 @@ class ConvNext final : public ImageModel {
               {.kernel = options.patch_size, .stride = options.patch_size, .init = normal_init()}),
         stem_norm_(*this, "stem.1", options.dims[0], options.norm_eps),
         stages_(make_stages(options)),
-        norm_(*this, "head.norm", options.dims.back(), options.head_norm_eps),
+        norm_(*this, "head.norm", options.dims.back(), options.head_norm_eps.value()),
         dropout_(*this, "head.drop", options.drop_rate),
         head_(*this, "head.fc", options.dims.back(), options.num_classes, {.init = normal_init()}) {}
 
@@ -143,46 +168,7 @@ class ConvNext final : public ImageModel {
   nn::Linear head_;
 };
 
-ConvNextOptions read_options(HyperParameters& parameters) {
-  constexpr std::int64_t largest_extent = 1 << 16;
-  constexpr std::size_t most_stages = 8;
-  const ConvNextOptions defaults;
-  ConvNextOptions options;
-  options.image_size = parameters.image_size();
-  options.patch_size = parameters.integer("patch_size", defaults.patch_size, 1, largest_extent);
-  options.in_channels = parameters.integer("in_channels", defaults.in_channels, 1, largest_extent);
-  options.num_classes = parameters.integer("num_classes", defaults.num_classes, 1, 1 << 24);
-  options.depths = parameters.integers("depths", defaults.depths);
-  options.dims = parameters.integers("dims", defaults.dims);
-  options.kernel_size = parameters.integer("kernel_size", defaults.kernel_size, 1, 15);
-  options.layer_scale = parameters.real("ls_init_value", defaults.layer_scale);
-  options.norm_eps = parameters.real("norm_eps", defaults.norm_eps, 1e-30, 1);
-  options.head_norm_eps = parameters.real("head_norm_eps", options.norm_eps, 1e-30, 1);
-  options.drop_rate = parameters.real("drop_rate", 0, 0, 1);
-  options.drop_path_rate = parameters.real("drop_path_rate", 0, 0, 1);
-  if (options.depths.size() != options.dims.size() || options.dims.size() > most_stages)
-    parameters.add_problem("dims", fmt::format("`dims` names {} stages, but `depths` {}; at most {}",
-                                               options.dims.size(), options.depths.size(), most_stages));
-  for (const std::int64_t dim : options.dims)
-    if (dim > largest_extent)
-      parameters.add_problem("dims", fmt::format("`dims` of {}: expected at most {}", dim, largest_extent));
-  for (const std::int64_t depth : options.depths)
-    if (depth > 4096) parameters.add_problem("depths", fmt::format("`depths` of {}: expected at most 4096", depth));
-  if (options.kernel_size % 2 == 0)
-    parameters.add_problem("kernel_size", fmt::format("`kernel_size` {} must be odd", options.kernel_size));
-  const std::int64_t side = std::min(options.image_size.height, options.image_size.width);
-  if (options.dims.size() <= most_stages && side < options.patch_size << (options.dims.size() - 1))
-    parameters.add_problem("image_size", fmt::format("`image_size` {} leaves the last stage no pixel: expected {} or "
-                                                     "more",
-                                                     side, options.patch_size << (options.dims.size() - 1)));
-  return options;
-}
-
-const RegisterFamily convnext("convnext", [](HyperParameters& parameters) -> ModelFactory {
-  return [options = read_options(parameters)](const ModelContext& context) {
-    return std::make_unique<ConvNext>(context, options);
-  };
-});
+const RegisterFamily<ConvNext, ConvNextOptions> convnext("convnext");
 
 using List = std::vector<std::int64_t>;
 

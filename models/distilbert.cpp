@@ -5,44 +5,62 @@
 namespace lacuna {
 namespace {
 
-constexpr TextNames names{.base = "distilbert",
-                          .layers = "transformer.layer",
-                          .query = "attention.q_lin",
-                          .key = "attention.k_lin",
-                          .value = "attention.v_lin",
-                          .attention_output = "attention.out_lin",
-                          .attention_norm = "sa_layer_norm",
-                          .fc1 = "ffn.lin1",
-                          .fc2 = "ffn.lin2",
-                          .output_norm = "output_layer_norm",
-                          .mlm_dense = "vocab_transform",
-                          .mlm_norm = "vocab_layer_norm",
-                          .mlm_bias = "vocab_projector.bias"};
+constexpr TextNames distilbert_names{.base = "distilbert",
+                                     .layers = "transformer.layer",
+                                     .query = "attention.q_lin",
+                                     .key = "attention.k_lin",
+                                     .value = "attention.v_lin",
+                                     .attention_output = "attention.out_lin",
+                                     .attention_norm = "sa_layer_norm",
+                                     .fc1 = "ffn.lin1",
+                                     .fc2 = "ffn.lin2",
+                                     .output_norm = "output_layer_norm",
+                                     .mlm_dense = "vocab_transform",
+                                     .mlm_norm = "vocab_layer_norm",
+                                     .mlm_bias = "vocab_projector.bias"};
 
-ModelFactory read(HyperParameters& parameters) {
-  BertOptions options{.names = names, .has_types = false, .has_pooler = false, .layers = 6};
-  options.vocab_size = parameters.integer("vocab_size", options.vocab_size);
-  options.hidden_size = parameters.integer("dim", options.hidden_size);
-  options.layers = parameters.integer("n_layers", options.layers, 1, most_text_layers);
-  options.heads = parameters.integer("n_heads", options.heads);
-  options.intermediate_size = parameters.integer("hidden_dim", options.intermediate_size);
-  options.positions = parameters.integer("max_position_embeddings", options.positions);
-  options.padding = parameters.integer("pad_token_id", options.padding, 0);
-  options.activation = read_text_activation(parameters, "activation");
-  options.dropout = parameters.real("dropout", options.dropout, 0, 1);
-  options.attention_dropout = parameters.real("attention_dropout", options.attention_dropout, 0, 1);
-  options.initializer_range = parameters.real("initializer_range", options.initializer_range);
-  read_text_head(parameters, options);
-  // transformers' classes: one rate of the classifier, one of question answering, and `dropout` of tokens.
-  const double of_classifier = parameters.real("seq_classif_dropout", 0.2, 0, 1);
-  const double of_span = parameters.real("qa_dropout", 0.1, 0, 1);
-  options.head_dropout = options.head == TextHead::classification ? of_classifier
-                         : options.head == TextHead::span         ? of_span
-                                                                  : options.dropout;
-  return [options](const ModelContext& context) { return std::make_unique<Bert>(context, options); };
-}
+struct DistilBertFamily : BertOptions {
+  std::string activation_name = "gelu";
+  double classifier_dropout = 0.2, span_dropout = 0.1;
 
-const RegisterFamily distilbert("distilbert", read);
+  DistilBertFamily() {
+    names = distilbert_names;
+    has_types = has_pooler = false;
+    layers = 6;
+  }
+  static Fields fields() {
+    using D = DistilBertFamily;
+    return Fields{
+               field<D>("vocab_size", &D::vocab_size, count_range, "size of the vocabulary"),
+               field<D>("dim", &D::hidden_size, count_range, "width of the tokens"),
+               field<D>("n_layers", &D::layers, text_layers, "number of layers"),
+               field<D>("n_heads", &D::heads, count_range, "attention heads"),
+               field<D>("hidden_dim", &D::intermediate_size, count_range, "hidden width of the MLP"),
+               field<D>("max_position_embeddings", &D::positions, count_range, "longest sequence in tokens"),
+               field<D>("pad_token_id", &D::padding, up_to(0x7fffffff), "id of the padding token"),
+               field<D>("activation", &D::activation_name, one_of(text_activations), "activation function of the MLP"),
+               field<D>("dropout", &D::dropout, rate_range, fits_weights,
+                        "dropout after projections, and before a head for tokens"),
+               field<D>("attention_dropout", &D::attention_dropout, rate_range, fits_weights,
+                        "dropout of attention probabilities"),
+               field<D>("initializer_range", &D::initializer_range, fits_weights,
+                        "standard deviation of initial weights")} +
+           text_head_rows<D>() +
+           Fields{
+               field<D>("seq_classif_dropout", &D::classifier_dropout, rate_range, fits_weights,
+                        "dropout before the head of `classification`"),
+               field<D>("qa_dropout", &D::span_dropout, rate_range, fits_weights, "dropout before the head of `span`")};
+  }
+  void check(HyperProblems& problems) {
+    activation = text_activation(activation_name);
+    head_dropout = head == TextHead::classification ? classifier_dropout
+                   : head == TextHead::span         ? span_dropout
+                                                    : dropout;
+    check_text_head(*this, problems);
+  }
+};
+
+const RegisterFamily<Bert, DistilBertFamily> distilbert("distilbert");
 const RegisterPreset preset("distilbert_base", "distilbert", {});
 
 }  // namespace

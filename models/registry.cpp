@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <map>
+
 namespace lacuna {
 
 Registry<ModelFamily>& model_families() {
@@ -37,10 +39,36 @@ ModelPreset resolve(std::string_view name) {
 
 ModelDescription describe_model(std::string_view name, const std::vector<HyperParameter>& given) {
   const ModelPreset preset = resolve(name);
-  HyperParameters parameters(preset.values, given);
-  ModelFactory build = model_families().get(preset.family)(parameters);
-  parameters.reject_unknown_keys();
-  return {std::string(name), preset.family, parameters.resolved(), parameters.problems(), std::move(build)};
+  const ModelFamily& family = model_families().get(preset.family);
+  Options options = family.options;
+  HyperProblems problems;
+  std::map<std::string_view, const Tree*> values;  // the given ones win
+  for (const auto* const list : {&preset.values, &given})
+    for (const HyperParameter& entry : *list) values.insert_or_assign(entry.key, &entry.value);
+  std::vector<std::string> known;
+  for (const Field& field : options.fields()) known.emplace_back(field.name);
+  for (const Field& field : options.fields()) {
+    const auto value = values.find(field.name);
+    if (value == values.end()) continue;
+    Problems found;
+    read_field(field, fmt::format("`{}`", field.name), *value->second, options.object(), found);
+    for (const Problems::Problem& problem : found.all()) problems.add(field.name, problem.message);
+  }
+  family.check(options, problems);
+  for (const auto& [key, value] : values) {
+    if (options.find(key) != nullptr) continue;
+    const std::string near = nearest_name(key, known);
+    problems.add(key, near.empty()
+                          ? fmt::format("unknown hyper-parameter `{}`; known are {}", key, fmt::join(known, ", "))
+                          : fmt::format("unknown hyper-parameter `{}`: did you mean `{}`?", key, near));
+  }
+  ModelDescription description{std::string(name), preset.family, options, {}, problems.all(), {}};
+  for (const Field& field : options.fields())
+    description.hyper_parameters.push_back({std::string(field.name), options.write(field)});
+  description.build = [build = family.build, options = std::move(options)](const ModelContext& context) {
+    return build(options, context);
+  };
+  return description;
 }
 
 std::unique_ptr<Model> build_model(std::string_view name, const std::vector<HyperParameter>& given,
@@ -48,7 +76,7 @@ std::unique_ptr<Model> build_model(std::string_view name, const std::vector<Hype
   const ModelDescription description = describe_model(name, given);
   if (!description.problems.empty()) {
     std::string lines;
-    for (const HyperParameters::Problem& problem : description.problems) lines += "\n  " + problem.message;
+    for (const HyperProblem& problem : description.problems) lines += "\n  " + problem.message;
     reject("model {}:{}", name, lines);
   }
   return description.build(context);

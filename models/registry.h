@@ -14,10 +14,15 @@
 
 namespace lacuna {
 
-/// Builds a model whose hyper-parameters have been read and found sound.
+/// Builds a model whose hyper-parameters have been read and are valid.
 using ModelFactory = std::function<std::unique_ptr<Model>(const ModelContext&)>;
-/// Reads a family's hyper-parameters. Problems are left in them; nothing is allocated.
-using ModelFamily = std::function<ModelFactory(HyperParameters&)>;
+
+struct ModelFamily {
+  Options options;  // with their defaults
+  /// Fills in options that depend on others, and adds the problems of options that do not go together.
+  void (*check)(Options& options, HyperProblems& problems);
+  std::unique_ptr<Model> (*build)(const Options& options, const ModelContext& context);
+};
 
 struct ModelPreset {
   std::string family;
@@ -28,10 +33,20 @@ struct ModelPreset {
 Registry<ModelFamily>& model_families();
 Registry<ModelPreset>& model_presets();
 
-/// A static object of this type registers a family / a preset; the model's own file holds them all.
+/// A static object of this type registers a family: a model's class, with a constructor from a ModelContext and its
+/// options, which have a table and `void check(HyperProblems&)`.
+template <class ModelType, class ModelOptions>
 struct RegisterFamily {
-  RegisterFamily(std::string_view name, ModelFamily family) { model_families().add(name, std::move(family)); }
+  explicit RegisterFamily(std::string_view name) {
+    model_families().add(
+        name,
+        {ModelOptions(), [](Options& options, HyperProblems& problems) { options.as<ModelOptions>().check(problems); },
+         [](const Options& options, const ModelContext& context) -> std::unique_ptr<Model> {
+           return std::make_unique<ModelType>(context, options.as<ModelOptions>());
+         }});
+  }
 };
+/// A static object of this type registers a preset.
 struct RegisterPreset {
   RegisterPreset(std::string_view name, std::string_view family, std::vector<HyperParameter> values,
                  ImagePreparation images = {}) {
@@ -46,8 +61,9 @@ std::vector<std::string> model_names();
 struct ModelDescription {
   std::string name;
   std::string family;
-  std::vector<HyperParameter> hyper_parameters;    // all of them, with the values they have
-  std::vector<HyperParameters::Problem> problems;  // all that is wrong with what was given; none: `build` may be called
+  Options options;                               // as given, with the defaults of others
+  std::vector<HyperParameter> hyper_parameters;  // the values of all options
+  std::vector<HyperProblem> problems;            // all that is wrong with the given values; none: `build` may be called
   ModelFactory build;
 };
 

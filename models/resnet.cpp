@@ -39,11 +39,13 @@ std::int64_t stem_outputs(const ResNetOptions& options) {
   return options.stem == ResNetOptions::Stem::deep ? 2 * options.stem_width : options.stem_width;
 }
 
-std::int64_t expansion(const ResNetOptions& options) { return options.bottleneck ? bottleneck_expansion : 1; }
+std::int64_t expansion(const ResNetOptions& options) {
+  return (options.block == ResNetOptions::Block::bottleneck) ? bottleneck_expansion : 1;
+}
 
 /// Channels of a block's inner convolutions.
 std::int64_t inner_width(const ResNetOptions& options, std::int64_t planes) {
-  if (!options.bottleneck) return planes;
+  if (!(options.block == ResNetOptions::Block::bottleneck)) return planes;
   return planes * options.base_width / 64 * options.cardinality;
 }
 
@@ -61,7 +63,7 @@ class ResNet::Block final : public Module {
     set_role(Role::block);
     const std::int64_t width = inner_width(options, place.planes);
     const std::int64_t out = place.planes * expansion(options);
-    if (options.bottleneck) {
+    if ((options.block == ResNetOptions::Block::bottleneck)) {
       add_layer(place.in, width, {}, 1);
       add_layer(width, width, {.kernel = 3, .stride = place.stride, .padding = 1, .groups = options.cardinality}, 1);
       add_layer(width, out, {}, options.zero_init_last ? 0 : 1);
@@ -194,52 +196,58 @@ Variable ResNet::classify(Variable images) {
   return classifier_.forward(classifier_dropout_.forward(std::move(x)));
 }
 
-ResNetOptions read_resnet_options(HyperParameters& parameters) {
-  constexpr std::int64_t largest_extent = 1 << 16;
-  const ResNetOptions defaults;
-  ResNetOptions options;
-  options.image_size = parameters.integer("image_size", defaults.image_size, 1, largest_extent);
-  options.in_channels = parameters.integer("in_channels", defaults.in_channels, 1, largest_extent);
-  options.num_classes = parameters.integer("num_classes", defaults.num_classes, 1, 1 << 24);
-  options.bottleneck = parameters.choice("block", "bottleneck", {"basic", "bottleneck"}) == "bottleneck";
-  options.layers = parameters.integers("layers", defaults.layers);
-  options.channels = parameters.integers("channels", defaults.channels);
-  options.cardinality = parameters.integer("cardinality", 1, 1, largest_extent);
-  options.base_width = parameters.integer("base_width", 64, 1, largest_extent);
-  const std::string stem = parameters.choice("stem", "imagenet", {"imagenet", "cifar", "deep"});
-  options.stem = stem == "cifar"  ? ResNetOptions::Stem::cifar
-                 : stem == "deep" ? ResNetOptions::Stem::deep
-                                  : ResNetOptions::Stem::imagenet;
-  options.stem_width = parameters.integer("stem_width", defaults.stem_width, 1, largest_extent);
-  options.average_shortcut = parameters.flag("avg_down", false);
-  options.zero_init_last = parameters.flag("zero_init_last", true);
-  options.drop_rate = parameters.real("drop_rate", 0, 0, 1);
-  options.drop_path_rate = parameters.real("drop_path_rate", 0, 0, 1);
+std::array<std::pair<std::string_view, ResNetOptions::Block>, 2> names_of(ResNetOptions::Block) {
+  return {{{"basic", ResNetOptions::Block::basic}, {"bottleneck", ResNetOptions::Block::bottleneck}}};
+}
+std::array<std::pair<std::string_view, ResNetOptions::Stem>, 3> names_of(ResNetOptions::Stem) {
+  using Stem = ResNetOptions::Stem;
+  return {{{"imagenet", Stem::imagenet}, {"cifar", Stem::cifar}, {"deep", Stem::deep}}};
+}
 
-  if (options.layers.size() != options.channels.size())
-    parameters.add_problem("channels", fmt::format("`channels` names {} stages, but `layers` {}",
-                                                   options.channels.size(), options.layers.size()));
-  for (const std::int64_t planes : options.channels) {
+Fields ResNetOptions::fields() {
+  using R = ResNetOptions;
+  constexpr ItemCount stages{1, 64};
+  return rows_of_base<R, ImageOptions>() +
+         Fields{
+             field("block", &R::block, "residual block: two 3×3 convolutions, or 1×1, 3×3, 1×1"),
+             field("layers", &R::layers, count_range, stages, "blocks per stage"),
+             field("channels", &R::channels, count_range, stages,
+                   "channels per stage; bottlenecks have four times as many"),
+             field("cardinality", &R::cardinality, extent_range,
+                   "groups of the 3×3 convolution of bottlenecks (ResNeXt)"),
+             field("base_width", &R::base_width, extent_range, "width of a group of bottlenecks with 64 channels"),
+             field("stem", &R::stem,
+                   "7×7 with stride 2 and max pooling, 3×3 with stride 1, or three 3×3 and max pooling"),
+             field("stem_width", &R::stem_width, extent_range, "channels of the stem"),
+             field("avg_down", &R::average_shortcut, "shortcuts downsample by average pooling (ResNet-D)"),
+             field("zero_init_last", &R::zero_init_last, fits_weights, "initialize the last norm of each block with 0"),
+             field("drop_rate", &R::drop_rate, rate_range, fits_weights, "dropout before the head"),
+             field("drop_path_rate", &R::drop_path_rate, rate_range, fits_weights,
+                   "stochastic depth of the last block; it grows linearly over the blocks")};
+}
+
+void ResNetOptions::check(HyperProblems& problems) const {
+  if (!image_size.is_square())
+    problems.add("image_size",
+                 fmt::format("`image_size`: expected a square, got {}x{}", image_size.height, image_size.width));
+  if (layers.size() != channels.size())
+    problems.add("channels",
+                 fmt::format("`channels` names {} stages, but `layers` {}", channels.size(), layers.size()));
+  for (const std::int64_t planes : channels) {
     if (planes > largest_extent)
-      parameters.add_problem("channels", fmt::format("`channels` of {}: expected at most {}", planes, largest_extent));
-    else if (inner_width(options, planes) < 1)
-      parameters.add_problem("base_width",
-                             fmt::format("`base_width` {} leaves no channel of {}", options.base_width, planes));
+      problems.add("channels", fmt::format("`channels` of {}: expected at most {}", planes, largest_extent));
+    else if (inner_width(*this, planes) < 1)
+      problems.add("base_width", fmt::format("`base_width` {} leaves no channel of {}", base_width, planes));
   }
-  for (const std::int64_t count : options.layers)
-    if (count > 4096) parameters.add_problem("layers", fmt::format("`layers` of {}: expected at most 4096", count));
-  if (!options.bottleneck && (options.cardinality != 1 || options.base_width != 64))
-    parameters.add_problem("block", "`cardinality` and `base_width` need `block: bottleneck`");
-  return options;
+  for (const std::int64_t count : layers)
+    if (count > 4096) problems.add("layers", fmt::format("`layers` of {}: expected at most 4096", count));
+  if (block == Block::basic && (cardinality != 1 || base_width != 64))
+    problems.add("block", "`cardinality` and `base_width` need `block: bottleneck`");
 }
 
 namespace {
 
-const RegisterFamily resnet("resnet", [](HyperParameters& parameters) -> ModelFactory {
-  return [options = read_resnet_options(parameters)](const ModelContext& context) {
-    return std::make_unique<ResNet>(context, options);
-  };
-});
+const RegisterFamily<ResNet, ResNetOptions> resnet("resnet");
 
 using Layers = std::vector<std::int64_t>;
 

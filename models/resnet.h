@@ -9,31 +9,38 @@
 #include "nn/linear.h"
 #include "nn/norm.h"
 
+#include <array>
 #include <memory>
 #include <vector>
 
 namespace lacuna {
 
-struct ResNetOptions {
-  std::int64_t image_size = 224, in_channels = 3, num_classes = 1000;
-  bool bottleneck = true;                           // 1×1, 3×3, 1×1 to four times the channels; otherwise 3×3, 3×3
-  std::vector<std::int64_t> layers = {3, 4, 6, 3};  // blocks in each stage
-  std::vector<std::int64_t> channels = {64, 128, 256, 512};  // of each stage
-  std::int64_t cardinality = 1, base_width = 64;  // of bottlenecks: groups, and width per group at 64 channels
+struct ResNetOptions : ImageOptions {
+  enum class Block : std::uint8_t {
+    basic,      // 3×3, 3×3
+    bottleneck  // 1×1, 3×3, 1×1 to four times the channels
+  };
   enum class Stem : std::uint8_t {
     imagenet,  // 7×7 with stride 2 and a max pool
     cifar,     // 3×3 with stride 1
     deep       // three of 3×3, the first with stride 2, and a max pool; the last has 2 · stem_width outputs
-  } stem = Stem::imagenet;
-  std::int64_t stem_width = 64;
-  bool average_shortcut = false;  // shortcuts halve the image by a mean of 2×2; otherwise by a stride
-  bool zero_init_last = true;     // a block starts as the identity: its last norm's weight is 0
-  double drop_rate = 0;           // before the classifier
-  double drop_path_rate = 0;      // of the last block; earlier ones less
-};
+  };
 
-/// Reads and checks; what is wrong is noted in `parameters`.
-ResNetOptions read_resnet_options(HyperParameters& parameters);
+  Block block = Block::bottleneck;
+  std::vector<std::int64_t> layers = {3, 4, 6, 3};           // blocks per stage
+  std::vector<std::int64_t> channels = {64, 128, 256, 512};  // per stage
+  std::int64_t cardinality = 1, base_width = 64;             // bottlenecks: groups, and width per group at 64 channels
+  Stem stem = Stem::imagenet;
+  std::int64_t stem_width = 64;
+  bool average_shortcut = false;
+  bool zero_init_last = true;
+  double drop_rate = 0, drop_path_rate = 0;
+
+  static Fields fields();
+  void check(HyperProblems& problems) const;
+};
+std::array<std::pair<std::string_view, ResNetOptions::Block>, 2> names_of(ResNetOptions::Block);
+std::array<std::pair<std::string_view, ResNetOptions::Stem>, 3> names_of(ResNetOptions::Stem);
 
 /// timm's ResNet: the same names, shapes and initial distributions. Stages after the first halve the image. Takes
 /// images of any size.

@@ -205,67 +205,73 @@ Tensor SwinTransformer::adapt(const Parameter& parameter, const Tensor& stored, 
   return {};
 }
 
-SwinOptions read_swin_options(HyperParameters& parameters, bool second) {
-  constexpr std::int64_t largest_extent = 1 << 16;
-  const SwinOptions defaults;
-  SwinOptions options;
-  options.second = second;
-  options.image_size = parameters.image_size(second ? 256 : 224);
-  options.patch_size = parameters.integer("patch_size", defaults.patch_size, 1, largest_extent);
-  options.in_channels = parameters.integer("in_channels", defaults.in_channels, 1, largest_extent);
-  options.num_classes = parameters.integer("num_classes", defaults.num_classes, 1, 1 << 24);
-  options.embed_dim = parameters.integer("embed_dim", defaults.embed_dim, 1, largest_extent);
-  options.depths = parameters.integers("depths", defaults.depths);
-  options.num_heads = parameters.integers("num_heads", defaults.num_heads);
-  options.window = parameters.pair("window_size", second ? 8 : 7, largest_extent);
-  if (second) {
-    options.pretrained_windows =
-        parameters.integers("pretrained_window_sizes", std::vector<std::int64_t>(options.depths.size(), 0), 0);
-    if (options.pretrained_windows.size() != options.depths.size())
-      parameters.add_problem("pretrained_window_sizes",
-                             fmt::format("`pretrained_window_sizes` names {} stages, but `depths` {}",
-                                         options.pretrained_windows.size(), options.depths.size()));
-  }
-  options.mlp_ratio = parameters.real("mlp_ratio", 4, 0, 1024);
-  options.qkv_bias = parameters.flag("qkv_bias", true);
-  options.drop_rate = parameters.real("drop_rate", 0, 0, 1);
-  options.proj_drop_rate = parameters.real("proj_drop_rate", 0, 0, 1);
-  options.drop_path_rate = parameters.real("drop_path_rate", 0, 0, 1);
+namespace {
 
-  const ImageSize& image = options.image_size;
-  if (image.height % options.patch_size != 0 || image.width % options.patch_size != 0)
-    parameters.add_problem("image_size", fmt::format("`patch_size` {} does not divide `image_size` {}x{}",
-                                                     options.patch_size, image.height, image.width));
-  if (options.num_heads.size() != options.depths.size())
-    parameters.add_problem("num_heads", fmt::format("`num_heads` names {} stages, but `depths` {}",
-                                                    options.num_heads.size(), options.depths.size()));
+constexpr ItemCount stages{1, 64};
+
+template <class S>
+Fields common_rows() {
+  return rows_of_base<S, ImageOptions>() +
+         Fields{field<S>("patch_size", &S::patch_size, extent_range, "patch side in pixels"),
+                field<S>("embed_dim", &S::embed_dim, extent_range,
+                         "channels of the first stage; each later stage has twice as many"),
+                field<S>("depths", &S::depths, count_range, stages, "blocks per stage"),
+                field<S>("num_heads", &S::num_heads, count_range, stages, "attention heads per stage"),
+                field<S>("window_size", &S::window, extent_range, fits_weights,
+                         "window side in tokens, or [height, width]"),
+                field<S>("mlp_ratio", &S::mlp_ratio, below(1024), "hidden width of the MLP / channels"),
+                field<S>("qkv_bias", &S::qkv_bias, "bias of queries, keys and values"),
+                field<S>("drop_rate", &S::drop_rate, rate_range, fits_weights, "dropout before the head"),
+                field<S>("proj_drop_rate", &S::proj_drop_rate, rate_range, fits_weights,
+                         "dropout after projections and in the MLP"),
+                field<S>("drop_path_rate", &S::drop_path_rate, rate_range, fits_weights,
+                         "stochastic depth of the last block; it grows linearly over the blocks")};
+}
+
+}  // namespace
+
+Fields SwinOptions::fields() { return common_rows<SwinOptions>(); }
+
+Fields SwinV2Options::fields() {
+  using S = SwinV2Options;
+  return common_rows<S>() + Fields{field<S>("pretrained_window_sizes", &S::pretrained_windows, up_to(0x7fffffff),
+                                            "windows of pretraining per stage, which scale the position bias; 0: the "
+                                            "model's own")};
+}
+
+void SwinV2Options::check(HyperProblems& problems) {
+  if (pretrained_windows.empty()) pretrained_windows.resize(depths.size());
+  if (pretrained_windows.size() != depths.size())
+    problems.add("pretrained_window_sizes", fmt::format("`pretrained_window_sizes` names {} stages, but `depths` {}",
+                                                        pretrained_windows.size(), depths.size()));
+  SwinOptions::check(problems);
+}
+
+void SwinOptions::check(HyperProblems& problems) const {
+  if (image_size.height % patch_size != 0 || image_size.width % patch_size != 0)
+    problems.add("image_size", fmt::format("`patch_size` {} does not divide `image_size` {}x{}", patch_size,
+                                           image_size.height, image_size.width));
+  if (num_heads.size() != depths.size())
+    problems.add("num_heads",
+                 fmt::format("`num_heads` names {} stages, but `depths` {}", num_heads.size(), depths.size()));
   constexpr std::size_t most_stages = 8;
-  if (options.depths.size() > most_stages)
-    parameters.add_problem(
-        "depths", fmt::format("`depths` names {} stages: expected at most {}", options.depths.size(), most_stages));
-  for (std::size_t i = 0; i < std::min({options.depths.size(), options.num_heads.size(), most_stages}); ++i)
-    if ((options.embed_dim << i) % options.num_heads[i] != 0)
-      parameters.add_problem("num_heads", fmt::format("`num_heads` {} does not divide the {} channels of stage {}",
-                                                      options.num_heads[i], options.embed_dim << i, i));
-  for (const std::int64_t depth : options.depths)
-    if (depth > 4096) parameters.add_problem("depths", fmt::format("`depths` of {}: expected at most 4096", depth));
-  if (static_cast<double>(options.embed_dim) * options.mlp_ratio < 1)
-    parameters.add_problem("mlp_ratio", fmt::format("`mlp_ratio` {} of `embed_dim` {} leaves no hidden unit",
-                                                    options.mlp_ratio, options.embed_dim));
-  return options;
+  if (depths.size() > most_stages)
+    problems.add("depths", fmt::format("`depths` names {} stages: expected at most {}", depths.size(), most_stages));
+  for (std::size_t i = 0; i < std::min({depths.size(), num_heads.size(), most_stages}); ++i)
+    if ((embed_dim << i) % num_heads[i] != 0)
+      problems.add("num_heads", fmt::format("`num_heads` {} does not divide the {} channels of stage {}", num_heads[i],
+                                            embed_dim << i, i));
+  for (const std::int64_t depth : depths)
+    if (depth > 4096) problems.add("depths", fmt::format("`depths` of {}: expected at most 4096", depth));
+  if (static_cast<double>(embed_dim) * mlp_ratio < 1)
+    problems.add("mlp_ratio",
+                 fmt::format("`mlp_ratio` {} of `embed_dim` {} leaves no hidden unit", mlp_ratio, embed_dim));
 }
 
 namespace {
 
-template <bool second>
-ModelFactory read(HyperParameters& parameters) {
-  return [options = read_swin_options(parameters, second)](const ModelContext& context) {
-    return std::make_unique<SwinTransformer>(context, options);
-  };
-}
-
-const RegisterFamily swin("swin", read<false>);
-const RegisterFamily swin_v2("swin_v2", read<true>);
+const RegisterFamily<SwinTransformer, SwinOptions> swin("swin");
+const RegisterFamily<SwinTransformer, SwinV2Options> swin_v2("swin_v2");
 
 using List = std::vector<std::int64_t>;
 

@@ -14,24 +14,31 @@
 
 namespace lacuna {
 
-struct SwinOptions {
-  bool second = false;  // V2: cosine attention, norms behind the residual branches
-  ImageSize image_size;
-  std::int64_t patch_size = 4, in_channels = 3, num_classes = 1000;
-  std::int64_t embed_dim = 96;                      // of the first stage; each further one has twice as many channels
-  std::vector<std::int64_t> depths = {2, 2, 6, 2};  // blocks of each stage
-  std::vector<std::int64_t> num_heads = {3, 6, 12, 24};  // of each stage
-  std::pair<std::int64_t, std::int64_t> window{7, 7};    // tokens, height and width
-  std::vector<std::int64_t> pretrained_windows{};        // V2: of each stage, 0: its own; empty: all 0
+struct SwinOptions : ImageOptions {
+  bool second = false;  // V2: cosine attention, norms after the residual branches
+  std::int64_t patch_size = 4;
+  std::int64_t embed_dim = 96;                           // in the first stage; each later stage has twice as many
+  std::vector<std::int64_t> depths = {2, 2, 6, 2};       // blocks per stage
+  std::vector<std::int64_t> num_heads = {3, 6, 12, 24};  // per stage
+  Sides window{7, 7};                                    // height and width in tokens
+  std::vector<std::int64_t> pretrained_windows{};        // V2: per stage, 0: its own; empty: all 0
   double mlp_ratio = 4;
   bool qkv_bias = true;
-  double drop_rate = 0;  // before the head
-  double proj_drop_rate = 0;
-  double drop_path_rate = 0;  // of the last block; earlier ones less
+  double drop_rate = 0, proj_drop_rate = 0, drop_path_rate = 0;
+
+  static Fields fields();
+  void check(HyperProblems& problems) const;
 };
 
-/// Reads and checks; what is wrong is noted in `parameters`.
-SwinOptions read_swin_options(HyperParameters& parameters, bool second);
+struct SwinV2Options : SwinOptions {
+  SwinV2Options() {
+    second = true;
+    image_size = 256;
+    window = {8, 8};
+  }
+  static Fields fields();
+  void check(HyperProblems& problems);
+};
 
 /// timm's SwinTransformer and SwinTransformerV2: the same parameter names, shapes and initial distributions. Maps need
 /// not be multiples of the window, nor even before they are merged. Where an axis of a stage's map is no longer than

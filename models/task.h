@@ -145,8 +145,7 @@ struct TaskKind {
   Options options;  // with their defaults
   /// For the given model, whose outputs it checks.
   std::function<std::unique_ptr<Task>(const Options&, const Model&)> make;
-  std::vector<std::string_view> weights{};  // the options that name a file or folder with weights
-  std::string_view head{};                  // the hyper-parameter `head` of models that have several; empty: their own
+  std::string_view head{};  // the hyper-parameter `head` of models that have several; empty: their own
   /// The `problem_type` of transformers' folders with its models, or `head` for heads without one; empty: folders name
   /// no such task.
   std::string_view problem{};

@@ -17,15 +17,39 @@
 namespace lacuna {
 namespace {
 
-struct VggOptions {
-  ImageSize image_size;
-  std::int64_t in_channels = 3, num_classes = 1000;
-  std::vector<std::int64_t> layers = {1, 1, 2, 2, 2};             // convolutions before each pooling
-  std::vector<std::int64_t> channels = {64, 128, 256, 512, 512};  // of them
-  std::int64_t hidden = 4096;                                     // features of the classifier's layers
-  std::int64_t head_kernel = 7;                                   // of its first layer
+struct VggOptions : ImageOptions {
+  std::vector<std::int64_t> layers = {1, 1, 2, 2, 2};
+  std::vector<std::int64_t> channels = {64, 128, 256, 512, 512};
+  std::int64_t hidden = 4096;
+  std::int64_t head_kernel = 7;
   bool batch_norm = false;
-  double drop_rate = 0;  // in the classifier
+  double drop_rate = 0;
+
+  static Fields fields() {
+    using V = VggOptions;
+    constexpr ItemCount stages{1, 64};
+    return rows_of_base<V, ImageOptions>() +
+           Fields{field("layers", &V::layers, count_range, stages, "convolutions before each pooling"),
+                  field("channels", &V::channels, count_range, stages, "channels of these convolutions"),
+                  field("hidden", &V::hidden, extent_range, "width of the classifier's hidden layers"),
+                  field("head_kernel", &V::head_kernel, between(1, 64), "kernel of the classifier's first layer"),
+                  field("batch_norm", &V::batch_norm, "batch norm after each convolution"),
+                  field("drop_rate", &V::drop_rate, rate_range, fits_weights, "dropout in the classifier")};
+  }
+  void check(HyperProblems& problems) const {
+    if (layers.size() != channels.size() || layers.size() > 16)
+      problems.add("channels", fmt::format("`channels` names {} stages, but `layers` {}; at most 16", channels.size(),
+                                           layers.size()));
+    for (const std::int64_t count : channels)
+      if (count > largest_extent)
+        problems.add("channels", fmt::format("`channels` of {}: expected at most {}", count, largest_extent));
+    for (const std::int64_t count : layers)
+      if (count > 4096) problems.add("layers", fmt::format("`layers` of {}: expected at most 4096", count));
+    const std::int64_t side = std::min(image_size.height, image_size.width);
+    if (layers.size() <= 16 && side >> layers.size() < 1)
+      problems.add("image_size", fmt::format("`image_size` {} leaves the last map no pixel: expected {} or more", side,
+                                             std::int64_t{1} << layers.size()));
+  }
 };
 
 nn::Conv2dOptions convolution(std::int64_t out, std::int64_t kernel, std::int64_t padding) {
@@ -115,41 +139,7 @@ class Vgg final : public ImageModel {
   nn::Linear head_;
 };
 
-VggOptions read_options(HyperParameters& parameters) {
-  constexpr std::int64_t largest_extent = 1 << 16;
-  const VggOptions defaults;
-  VggOptions options;
-  options.image_size = parameters.image_size();
-  options.in_channels = parameters.integer("in_channels", 3, 1, largest_extent);
-  options.num_classes = parameters.integer("num_classes", 1000, 1, 1 << 24);
-  options.layers = parameters.integers("layers", defaults.layers);
-  options.channels = parameters.integers("channels", defaults.channels);
-  options.hidden = parameters.integer("hidden", defaults.hidden, 1, largest_extent);
-  options.head_kernel = parameters.integer("head_kernel", defaults.head_kernel, 1, 64);
-  options.batch_norm = parameters.flag("batch_norm", false);
-  options.drop_rate = parameters.real("drop_rate", 0, 0, 1);
-  if (options.layers.size() != options.channels.size() || options.layers.size() > 16)
-    parameters.add_problem("channels", fmt::format("`channels` names {} stages, but `layers` {}; at most 16",
-                                                   options.channels.size(), options.layers.size()));
-  for (const std::int64_t channels : options.channels)
-    if (channels > largest_extent)
-      parameters.add_problem("channels",
-                             fmt::format("`channels` of {}: expected at most {}", channels, largest_extent));
-  for (const std::int64_t count : options.layers)
-    if (count > 4096) parameters.add_problem("layers", fmt::format("`layers` of {}: expected at most 4096", count));
-  const std::int64_t side = std::min(options.image_size.height, options.image_size.width);
-  if (options.layers.size() <= 16 && side >> options.layers.size() < 1)
-    parameters.add_problem("image_size",
-                           fmt::format("`image_size` {} leaves the last map no pixel: expected {} or more", side,
-                                       std::int64_t{1} << options.layers.size()));
-  return options;
-}
-
-const RegisterFamily vgg("vgg", [](HyperParameters& parameters) -> ModelFactory {
-  return [options = read_options(parameters)](const ModelContext& context) {
-    return std::make_unique<Vgg>(context, options);
-  };
-});
+const RegisterFamily<Vgg, VggOptions> vgg("vgg");
 
 std::vector<HyperParameter> form(const std::vector<std::int64_t>& layers, bool batch_norm) {
   return {{"layers", layers}, {"batch_norm", batch_norm}};

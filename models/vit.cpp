@@ -8,6 +8,7 @@
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/shapes/slicing.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace lacuna {
@@ -17,7 +18,7 @@ namespace {
 nn::WeightInit linear_init() { return {init::truncated_normal(.02), init::constant(0)}; }
 
 std::int64_t patches_of(const VitOptions& options) {
-  const std::int64_t side = options.image_size / options.patch_size;
+  const std::int64_t side = options.image_size.height / options.patch_size;
   return side * side;
 }
 /// Tokens that are no patches: class, distillation and register tokens.
@@ -36,7 +37,7 @@ std::int64_t tokens_read(const VitOptions& options) {
 
 nn::MlpOptions mlp_options(const VitOptions& options) {
   return {.activation = options.activation,
-          .gated = options.gated_mlp,
+          .gated = options.mlp == VitOptions::Mlp::swiglu,
           .dropout = options.proj_drop_rate,
           .init = linear_init()};
 }
@@ -69,9 +70,9 @@ class VisionTransformer::Block final : public Module {
         mlp_(*this, "mlp", options.embed_dim, mlp_width(options), mlp_options(options)),
         drop_path2_(*this, "drop_path2", drop_path) {
     set_role(Role::block);
-    if (options.layer_scale == 0) return;
-    scale1_.emplace(*this, "ls1.gamma", Shape{options.embed_dim}, init::constant(options.layer_scale));
-    scale2_.emplace(*this, "ls2.gamma", Shape{options.embed_dim}, init::constant(options.layer_scale));
+    if (options.init_values == 0) return;
+    scale1_.emplace(*this, "ls1.gamma", Shape{options.embed_dim}, init::constant(options.init_values));
+    scale2_.emplace(*this, "ls2.gamma", Shape{options.embed_dim}, init::constant(options.init_values));
   }
 
   /// x [B, L, embed_dim] to the first `tokens` of them, or to all (0).
@@ -146,7 +147,7 @@ VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptio
       prefix_(prefix_of(options)),
       patch_embedding_(*this, "patch_embed.proj", options.in_channels, options.embed_dim,
                        {.kernel = options.patch_size, .stride = options.patch_size, .bias = !options.pre_norm}),
-      positions_(*this, "pos_embed", {1, patches_ + (options.position_prefix ? prefix_ : 0), options.embed_dim},
+      positions_(*this, "pos_embed", {1, patches_ + (!options.no_embed_class ? prefix_ : 0), options.embed_dim},
                  init::truncated_normal(.02)),
       position_dropout_(*this, "pos_drop", options.pos_drop_rate),
       pre_norm_(options.pre_norm
@@ -197,7 +198,7 @@ Variable VisionTransformer::embed(Variable images) const {
   const auto add_positions = [&] {
     x = apply(AddBroadcast{.shape = positions_.shape()}, std::move(x), positions_.variable());
   };
-  if (!options_.position_prefix) add_positions();
+  if (options_.no_embed_class) add_positions();
   if (prefix_ > 0) {
     std::vector<Variable> all;
     for (const std::unique_ptr<Parameter>& tokens : prefix_tokens_)
@@ -205,7 +206,7 @@ Variable VisionTransformer::embed(Variable images) const {
     all.push_back(std::move(x));
     x = concat(std::move(all), 1);
   }
-  if (options_.position_prefix) add_positions();
+  if (!options_.no_embed_class) add_positions();
   x = position_dropout_.forward(std::move(x));
   return pre_norm_ ? pre_norm_->forward(std::move(x)) : x;
 }
@@ -255,73 +256,85 @@ Outputs VisionTransformer::run(Variable images) {
   return outputs;
 }
 
-VitOptions read_vit_options(HyperParameters& parameters, bool distilled) {
-  constexpr std::int64_t largest_extent = 1 << 16;
-  VitOptions options;
-  options.image_size = parameters.integer("image_size", 224, 1, largest_extent);
-  options.patch_size = parameters.integer("patch_size", 16, 1, largest_extent);
-  options.in_channels = parameters.integer("in_channels", 3, 1, largest_extent);
-  options.num_classes = parameters.integer("num_classes", 1000, 1, 1 << 24);
-  options.embed_dim = parameters.integer("embed_dim", 768, 1, largest_extent);
-  options.depth = parameters.integer("depth", 12, 1, 4096);
-  options.num_heads = parameters.integer("num_heads", 12, 1, largest_extent);
-  options.mlp_ratio = parameters.real("mlp_ratio", 4, 0, 1024);
-  options.qkv_bias = parameters.flag("qkv_bias", true);
-  options.distilled = distilled;
-  if (!distilled) {
-    options.class_token = parameters.flag("class_token", true);
-    const std::string pool = parameters.choice("global_pool", "token", {"token", "avg", "token_avg", "map"});
-    options.pool = pool == "avg"         ? VitOptions::Pool::mean
-                   : pool == "token_avg" ? VitOptions::Pool::token_mean
-                   : pool == "map"       ? VitOptions::Pool::map
-                                         : VitOptions::Pool::token;
-    options.reg_tokens = parameters.integer("reg_tokens", 0, 0, largest_extent);
-  }
-  options.position_prefix = !parameters.flag("no_embed_class", false);
-  options.layer_scale = parameters.real("init_values", 0);
-  options.pre_norm = parameters.flag("pre_norm", false);
-  options.gated_mlp = parameters.choice("mlp_layer", "mlp", {"mlp", "swiglu"}) == "swiglu";
-  options.norm_eps = parameters.real("norm_eps", 1e-6, 1e-30, 1);
-  options.drop_rate = parameters.real("drop_rate", 0, 0, 1);
-  options.pos_drop_rate = parameters.real("pos_drop_rate", 0, 0, 1);
-  options.proj_drop_rate = parameters.real("proj_drop_rate", 0, 0, 1);
-  options.attn_drop_rate = parameters.real("attn_drop_rate", 0, 0, 1);
-  options.drop_path_rate = parameters.real("drop_path_rate", 0, 0, 1);
-  const std::string activation = parameters.choice("activation", "gelu", {"gelu", "gelu_tanh", "quick_gelu"});
-  options.activation = activation == "gelu_tanh"    ? nn::Activation::gelu_tanh
-                       : activation == "quick_gelu" ? nn::Activation::quick_gelu
-                                                    : nn::Activation::gelu;
-  if (parameters.choice("attention", "fused", {"fused", "chain"}) == "chain")
-    options.attention = nn::AttentionForm::chain;
-
-  if (options.image_size % options.patch_size != 0)
-    parameters.add_problem("patch_size", fmt::format("`patch_size` {} does not divide `image_size` {}",
-                                                     options.patch_size, options.image_size));
-  if (options.embed_dim % options.num_heads != 0)
-    parameters.add_problem("num_heads", fmt::format("`num_heads` {} does not divide `embed_dim` {}", options.num_heads,
-                                                    options.embed_dim));
-  if (static_cast<double>(options.embed_dim) * options.mlp_ratio < 1)
-    parameters.add_problem("mlp_ratio", fmt::format("`mlp_ratio` {} of `embed_dim` {} leaves no hidden unit",
-                                                    options.mlp_ratio, options.embed_dim));
-  if (options.gated_mlp && mlp_width(options) % 2 != 0)
-    parameters.add_problem("mlp_ratio", fmt::format("`mlp_layer: swiglu` halves the {} hidden units of `mlp_ratio` {}",
-                                                    mlp_width(options), options.mlp_ratio));
-  if (!options.class_token && (options.pool == VitOptions::Pool::token || options.pool == VitOptions::Pool::token_mean))
-    parameters.add_problem("global_pool", "`global_pool` reads the class token, but `class_token` is false");
-  return options;
+std::array<std::pair<std::string_view, VitOptions::Pool>, 4> names_of(VitOptions::Pool) {
+  using Pool = VitOptions::Pool;
+  return {{{"token", Pool::token}, {"avg", Pool::mean}, {"token_avg", Pool::token_mean}, {"map", Pool::map}}};
+}
+std::array<std::pair<std::string_view, VitOptions::Mlp>, 2> names_of(VitOptions::Mlp) {
+  return {{{"mlp", VitOptions::Mlp::plain}, {"swiglu", VitOptions::Mlp::swiglu}}};
 }
 
 namespace {
 
-template <bool distilled>
-ModelFactory read(HyperParameters& parameters) {
-  return [options = read_vit_options(parameters, distilled)](const ModelContext& context) {
-    return std::make_unique<VisionTransformer>(context, options);
-  };
+/// The rows of all models, as rows of V.
+template <class V>
+Fields common_rows() {
+  return rows_of_base<V, ImageOptions>() +
+         Fields{field<V>("patch_size", &V::patch_size, extent_range, "patch side in pixels"),
+                field<V>("embed_dim", &V::embed_dim, extent_range, "width of the tokens"),
+                field<V>("depth", &V::depth, between(1, 4096), "number of blocks"),
+                field<V>("num_heads", &V::num_heads, extent_range, "attention heads"),
+                field<V>("mlp_ratio", &V::mlp_ratio, below(1024), "hidden width of the MLP / embed_dim"),
+                field<V>("qkv_bias", &V::qkv_bias, "bias of queries, keys and values"),
+                field<V>("no_embed_class", &V::no_embed_class, "position embeddings for the patch tokens only"),
+                field<V>("init_values", &V::init_values, "initial layer scale; 0: no layer scale"),
+                field<V>("pre_norm", &V::pre_norm, "norm before the first block"),
+                field<V>("mlp_layer", &V::mlp, "MLP, or SwiGLU"),
+                field<V>("norm_eps", &V::norm_eps, epsilon_range, "epsilon of the norms"),
+                field<V>("drop_rate", &V::drop_rate, rate_range, fits_weights, "dropout before the head"),
+                field<V>("pos_drop_rate", &V::pos_drop_rate, rate_range, fits_weights,
+                         "dropout after the position embedding"),
+                field<V>("proj_drop_rate", &V::proj_drop_rate, rate_range, fits_weights,
+                         "dropout after projections and in the MLP"),
+                field<V>("attn_drop_rate", &V::attn_drop_rate, rate_range, fits_weights,
+                         "dropout of attention probabilities"),
+                field<V>("drop_path_rate", &V::drop_path_rate, rate_range, fits_weights,
+                         "stochastic depth of the last block; it grows linearly over the blocks"),
+                field<V>("activation", &V::activation, one_of({"gelu", "gelu_tanh", "quick_gelu"}),
+                         "activation function of the MLP"),
+                field<V>("attention", &V::attention, fits_weights,
+                         "fused attention, or a chain of ops that keeps the scores")};
 }
 
-const RegisterFamily vit("vit", read<false>);
-const RegisterFamily deit_distilled("deit_distilled", read<true>);
+}  // namespace
+
+Fields DistilledVitOptions::fields() { return common_rows<DistilledVitOptions>(); }
+
+Fields VitOptions::fields() {
+  Fields rows = common_rows<VitOptions>();
+  const auto behind = std::ranges::find(rows, "qkv_bias", &Field::name) + 1;
+  const Fields own{
+      field("class_token", &VitOptions::class_token, "a class token"),
+      field("global_pool", &VitOptions::pool,
+            "input of the head: the class token, the mean of the patch tokens, both, or attention pooling"),
+      field("reg_tokens", &VitOptions::reg_tokens, up_to(1 << 16), "register tokens (Darcet et al. 2024)")};
+  rows.insert(behind, own.begin(), own.end());
+  return rows;
+}
+
+void VitOptions::check(HyperProblems& problems) const {
+  if (!image_size.is_square())
+    problems.add("image_size",
+                 fmt::format("`image_size`: expected a square, got {}x{}", image_size.height, image_size.width));
+  if (image_size.height % patch_size != 0)
+    problems.add("patch_size",
+                 fmt::format("`patch_size` {} does not divide `image_size` {}", patch_size, image_size.height));
+  if (embed_dim % num_heads != 0)
+    problems.add("num_heads", fmt::format("`num_heads` {} does not divide `embed_dim` {}", num_heads, embed_dim));
+  if (static_cast<double>(embed_dim) * mlp_ratio < 1)
+    problems.add("mlp_ratio",
+                 fmt::format("`mlp_ratio` {} of `embed_dim` {} leaves no hidden unit", mlp_ratio, embed_dim));
+  if (mlp == Mlp::swiglu && mlp_width(*this) % 2 != 0)
+    problems.add("mlp_ratio", fmt::format("`mlp_layer: swiglu` halves the {} hidden units of `mlp_ratio` {}",
+                                          mlp_width(*this), mlp_ratio));
+  if (!class_token && (pool == Pool::token || pool == Pool::token_mean))
+    problems.add("global_pool", "`global_pool` reads the class token, but `class_token` is false");
+}
+
+namespace {
+
+const RegisterFamily<VisionTransformer, VitOptions> vit("vit");
+const RegisterFamily<VisionTransformer, DistilledVitOptions> deit_distilled("deit_distilled");
 
 using Values = std::vector<HyperParameter>;
 

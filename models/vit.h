@@ -10,39 +10,49 @@
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
 
 namespace lacuna {
 
-struct VitOptions {
-  std::int64_t image_size = 224, patch_size = 16, in_channels = 3, num_classes = 1000;
-  std::int64_t embed_dim = 768, depth = 12, num_heads = 12;
-  double mlp_ratio = 4;
-  bool qkv_bias = true;
-  bool class_token = true;
-  bool distilled = false;       // a distillation token and a head of its own
-  std::int64_t reg_tokens = 0;  // register tokens (Darcet et al. 2024)
-  bool position_prefix = true;  // whether tokens other than patches have positions, too
+struct VitOptions : ImageOptions {
   enum class Pool : std::uint8_t {
     token,       // the head reads the class token
     mean,        // the mean of the patch tokens
-    token_mean,  // the class token and, behind it, the mean of the patch tokens (DINOv2's linear evaluation)
-    map          // what a learned query attends to
-  } pool = Pool::token;
-  double layer_scale = 0;  // initial value of what multiplies each residual branch; 0: nothing does
-  bool pre_norm = false;   // a norm before the first block
-  bool gated_mlp = false;  // SwiGLU
+    token_mean,  // the class token and the mean of the patch tokens, concatenated (DINOv2's linear evaluation)
+    map          // attention pooling with a learned query
+  };
+  enum class Mlp : std::uint8_t { plain, swiglu };
+
+  std::int64_t patch_size = 16, embed_dim = 768, depth = 12, num_heads = 12;
+  double mlp_ratio = 4;
+  bool qkv_bias = true;
+  bool class_token = true;
+  bool distilled = false;  // a distillation token with a head of its own
+  Pool pool = Pool::token;
+  std::int64_t reg_tokens = 0;
+  bool no_embed_class = false;
+  double init_values = 0;
+  bool pre_norm = false;
+  Mlp mlp = Mlp::plain;
   double norm_eps = 1e-6;
-  double drop_rate = 0;  // before the head
-  double pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
+  double drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
   nn::Activation activation = nn::Activation::gelu;
   nn::AttentionForm attention = nn::AttentionForm::fused;
-};
 
-/// Reads and checks; what is wrong is noted in `parameters`.
-VitOptions read_vit_options(HyperParameters& parameters, bool distilled = false);
+  static Fields fields();
+  void check(HyperProblems& problems) const;
+};
+std::array<std::pair<std::string_view, VitOptions::Pool>, 4> names_of(VitOptions::Pool);
+std::array<std::pair<std::string_view, VitOptions::Mlp>, 2> names_of(VitOptions::Mlp);
+
+/// The options of distilled models: both heads read their tokens.
+struct DistilledVitOptions : VitOptions {
+  DistilledVitOptions() { distilled = true; }
+  static Fields fields();
+};
 
 /// timm's VisionTransformer: the same parameter names, shapes and initial distributions.
 ///

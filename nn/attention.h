@@ -9,6 +9,9 @@ namespace lacuna::nn {
 /// fused: one op, which saves no L×L matrix. chain: matmul, softmax, dropout and matmul, which save the probabilities,
 /// as papers on activation compression assume.
 enum class AttentionForm : std::uint8_t { fused, chain };
+inline constexpr std::array<std::pair<std::string_view, AttentionForm>, 2> names_of(AttentionForm) {
+  return {{{"fused", AttentionForm::fused}, {"chain", AttentionForm::chain}}};
+}
 
 struct AttentionOptions {
   std::int64_t heads = 1;

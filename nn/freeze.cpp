@@ -85,6 +85,13 @@ Parameters of_set(const Module& model, std::string_view name, const std::vector<
 
 }  // namespace
 
+Fields FreezeRules::fields() {
+  return {field("train", &FreezeRules::train,
+                "patterns (`*`, `?`, `[abc]`) on parameter names, or the sets `@head`, `@norms`, `@bias`, `@lastN` (as "
+                "`@last4`: the last four blocks): trains the matching parameters only"),
+          field("freeze", &FreezeRules::freeze, "patterns or sets: trains all but the matching parameters")};
+}
+
 std::vector<FreezeMatch> freeze(Module& model, const FreezeRules& rules, const std::vector<std::string>& heads) {
   if (!rules.train.empty() && !rules.freeze.empty())
     reject("freeze: give either `train` (only these are trained) or `freeze` (all but these are), not both");

@@ -1,6 +1,7 @@
 // Selective fine-tuning: the choice of trained parameters.
 #pragma once
 
+#include "core/schema.h"
 #include "nn/module.h"
 
 #include <string>
@@ -19,6 +20,8 @@ namespace lacuna {
 struct FreezeRules {
   std::vector<std::string> train;
   std::vector<std::string> freeze;
+
+  static Fields fields();
 };
 
 struct FreezeMatch {

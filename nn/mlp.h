@@ -8,6 +8,12 @@ namespace lacuna::nn {
 
 /// quick_gelu: x·σ(1.702·x), as in OpenAI's CLIP.
 enum class Activation : std::uint8_t { gelu, gelu_tanh, quick_gelu, relu };
+inline constexpr std::array<std::pair<std::string_view, Activation>, 4> names_of(Activation) {
+  return {{{"gelu", Activation::gelu},
+           {"gelu_tanh", Activation::gelu_tanh},
+           {"quick_gelu", Activation::quick_gelu},
+           {"relu", Activation::relu}}};
+}
 
 Variable activate(Activation activation, Variable x);
 

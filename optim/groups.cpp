@@ -51,6 +51,17 @@ std::set<const Parameter*> hidden_matrices(const Module& model) {
   return matrices;
 }
 
+Fields GroupRule::fields() {
+  return {field("match", &GroupRule::pattern, required, "a pattern on parameter names"),
+          field("lr_scale", &GroupRule::lr_scale, "factor of the learning rate"),
+          field("weight_decay", &GroupRule::weight_decay, "replaces the optimizer's weight decay")};
+}
+
+std::string GroupRule::problem() const {
+  if (pattern.empty()) return "expected `match`, a pattern on parameter names";
+  return lr_scale || weight_decay ? "" : "expected `lr_scale`, `weight_decay` or both";
+}
+
 std::vector<ParameterGroup> parameter_groups(const Module& model, const GroupRules& rules) {
   const std::vector<Parameter*> parameters = model.parameters();
   const std::map<const Parameter*, int> layers = layers_of(model);

@@ -34,6 +34,9 @@ struct ParameterGroup {
 struct GroupRule {
   std::string pattern;
   std::optional<double> lr_scale, weight_decay;
+
+  static Fields fields();
+  std::string problem() const;
 };
 
 /// How parameters are divided into groups.

@@ -4,6 +4,7 @@
 #include "apps/config/configuration_options.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
+#include "apps/config/schema.h"
 #include "apps/config/yaml.h"
 #include "apps/output/output.h"
 #include "apps/output/picture.h"
@@ -207,7 +208,7 @@ class Eval {
       for (std::size_t i = 0; i < worst.size(); ++i) {
         const Batch batch = single.read(0, samples[static_cast<std::size_t>(worst[i])], single.allocate(), sample);
         json[figures.key()]["worst"][i]["image"] =
-            picture_address(batch["images"], 0, configuration.data.mean, configuration.data.std);
+            picture_address(batch["images"], 0, configuration.data.images.mean, configuration.data.images.deviation);
       }
     }
     try {
@@ -217,57 +218,19 @@ class Eval {
     }
   }
 
-  /// Refuses overrides that an evaluation does not use.
+  /// Refuses overrides that an evaluation does not read.
   static void refuse_changes_of_training(const std::vector<std::string>& overrides) {
-    static const std::set<std::string, std::less<>> sections{"model", "data", "task", "adapter"};
-    static const std::set<std::string, std::less<>> of_train{"batch_size", "precision", "device", "threads", "seed"};
-    static const std::set<std::string, std::less<>> of_data_for_training{"augment",
-                                                                         "crop_padding",
-                                                                         "scale",
-                                                                         "ratio",
-                                                                         "hflip",
-                                                                         "auto_augment",
-                                                                         "color_jitter",
-                                                                         "color_jitter_probability",
-                                                                         "force_color_jitter",
-                                                                         "grayscale_probability",
-                                                                         "blur_probability",
-                                                                         "erase_probability",
-                                                                         "erase_mode",
-                                                                         "erase_count",
-                                                                         "repeats",
-                                                                         "mixup",
-                                                                         "cutmix",
-                                                                         "cutmix_minmax",
-                                                                         "mixup_probability",
-                                                                         "mixup_switch",
-                                                                         "mixup_mode",
-                                                                         "mixup_off_epoch",
-                                                                         "sampler",
-                                                                         "sampler_weights",
-                                                                         "train_size",
-                                                                         "group_by_length"};
     for (const std::string& change : overrides) {
       Problems problems;
       const TreeEntry given = *parse_assignment(change, problems);  // read before
       const std::size_t dot = given.key.find('.');
       const std::string section = given.key.substr(0, dot);
-      const auto is_used = [](const TreeEntry& entry) { return of_train.contains(entry.key); };
-      const bool of_train_used =
-          section == "train" && (dot == std::string::npos ? std::ranges::all_of(given.value.entries, is_used)
-                                                          : of_train.contains(given.key.substr(dot + 1)));
-      if (!sections.contains(section) && !of_train_used)
-        reject("{}: an evaluation does not use it; expected values of {}, or of {} in train", change,
-               fmt::join(sections, ", "), fmt::join(of_train, ", "));
-      if (section != "data") continue;
-      std::vector<std::string> keys;
-      if (dot == std::string::npos)
-        for (const TreeEntry& entry : given.value.entries) keys.push_back(entry.key);
-      else
-        keys.push_back(given.key.substr(dot + 1));
+      Names keys;
+      if (dot != std::string::npos) keys.push_back(given.key.substr(dot + 1));
+      for (const TreeEntry& entry : given.value.entries) keys.push_back(entry.key);
       for (const std::string& key : keys)
-        if (of_data_for_training.contains(key))
-          reject("{}: an evaluation does not use data.{}, which is for training alone", change, key);
+        if (use_of(section, key) != Use::any)
+          reject("{}: an evaluation does not use {}.{}, which is for training alone", change, section, key);
     }
   }
 

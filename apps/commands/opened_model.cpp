@@ -127,9 +127,12 @@ std::unique_ptr<const InputReader> OpenedModel::reader(std::int64_t max_length) 
     evaluation.model.name = folder.model;
     evaluation.model.options = folder.hyper_parameters;
     take_images(evaluation, folder.images);
-    evaluation.data.image_size = size;
-    if (const Tree* const decode = value_of(configuration, "data", "decode")) evaluation.data.decode = decode->text;
-    if (const Tree* const exif = value_of(configuration, "data", "exif")) evaluation.data.exif = exif->text;
+    TransformOptions& images = evaluation.data.images;
+    images.image_size = size;
+    if (const Tree* const decode = value_of(configuration, "data", "decode"))
+      images.decode = from_name<Decoding>(decode->text).value();
+    if (const Tree* const exif = value_of(configuration, "data", "exif"))
+      images.exif = from_name<ExifUse>(exif->text).value();
     return image_inputs(evaluation_transforms(evaluation, {.name = folder.model, .fields = encoded_image_fields()}));
   }
   if (input.collation == Collation::stacked)

@@ -44,8 +44,8 @@ std::string hyper_parameter_of(const std::string& keyword) {
   return keyword;
 }
 
-HyperValue read_value(const std::string& key, const json& value) {
-  if (const std::optional<HyperValue> read = hyper_value(value)) return *read;
+Tree read_value(const std::string& key, const json& value) {
+  if (const std::optional<Tree> read = hyper_value(value)) return *read;
   reject("the reference's model has `{}` = {}: expected a number, a word, or a list of whole numbers", key,
          value.dump());
 }
@@ -82,8 +82,8 @@ ReferenceModel read_model(const SafetensorsFile& file) {
 std::vector<HyperParameter> without_dropout(const ReferenceModel& model) {
   std::vector<HyperParameter> all = model.hyper_parameters;
   for (const HyperParameter& known : describe_model(model.name, all).hyper_parameters) {
-    const bool is_given = std::ranges::find(all, known.key, &HyperParameter::key) != all.end();
-    if (known.key.find("dropout") != std::string::npos && !is_given) all.push_back({known.key, 0.0});
+    if (known.key.find("dropout") != std::string::npos && find_value(all, known.key) == nullptr)
+      all.push_back({known.key, 0.0});
   }
   return all;
 }

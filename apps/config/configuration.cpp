@@ -17,20 +17,16 @@
 namespace lacuna::apps {
 namespace {
 
-/// The optimizers, schedules or policies that have a setting `name`.
-Names owners_of_setting(const Section& section, std::string_view name) {
-  Names owners = section.names();
-  std::erase_if(owners, [&](const std::string& owner) {
-    const Options* const options = section.settings(owner);
-    return options == nullptr || options->find(name) == nullptr;
-  });
+/// The optimizers, schedules or policies that have an option `name`.
+Names owners_of_option(const Section& section, std::string_view name) {
+  Names owners = section.names == nullptr ? Names() : section.names();
+  std::erase_if(owners, [&](const std::string& owner) { return section.options(owner).find(name) == nullptr; });
   return owners;
 }
 
-/// A key that stands neither in the schema nor among the settings of `choice`.
+/// A key that is neither in the section's table nor in that of `choice`.
 void add_unknown_key(const Section& section, const std::string& choice, const TreeEntry& entry, Problems& problems) {
-  const bool has_settings = section.settings != nullptr;
-  if (const Names owners = has_settings ? owners_of_setting(section, entry.key) : Names{}; !owners.empty()) {
+  if (const Names owners = owners_of_option(section, entry.key); !owners.empty()) {
     problems.add(entry.where,
                  fmt::format("{0}.{1} is a setting of {2}, and {3} has none of that name; set {0}.{4} to one that has "
                              "it, or give the whole section to replace all its settings: '{0}={{{4}: {3}}}'",
@@ -38,53 +34,46 @@ void add_unknown_key(const Section& section, const std::string& choice, const Tr
     return;
   }
   for (const Section& other : sections())
-    if (const Names known = known_keys(other.name); std::ranges::find(known, entry.key) != known.end()) {
+    if (const Names known = other.known_keys(); std::ranges::find(known, entry.key) != known.end()) {
       problems.add(entry.where, fmt::format("unknown key in section {}: \"{}\", did you mean \"{}.{}\"?", section.name,
                                             entry.key, other.name, entry.key));
       return;
     }
   Names known;
-  for (const std::string& name : known_keys(section.name))
-    if (find_key(fmt::format("{}.{}", section.name, name)) != nullptr) known.push_back(name);
-  if (const Options* const options = has_settings ? section.settings(choice) : nullptr)
-    for (const lacuna::Field& field : options->fields()) known.emplace_back(field.name);
+  for (const Field& field : section.fields) known.emplace_back(field.name);
+  for (const Field& field : section.options(choice).fields()) known.emplace_back(field.name);
   problems.add_unknown(entry.where,
-                       has_settings ? fmt::format("key of the {} {}:", section.kind, choice)
-                                    : fmt::format("key in section {}:", section.name),
+                       section.names != nullptr ? fmt::format("key of the {} {}:", section.kind, choice)
+                                                : fmt::format("key in section {}:", section.name),
                        entry.key, known);
 }
 
-/// Reads the settings of what a section names: its optimizer, say.
-void read_settings(const Section& section, const std::vector<const TreeEntry*>& entries, Configuration& configuration,
-                   Problems& problems) {
-  const std::string choice = choice_of(section, configuration);
-  const Options* const known = section.settings == nullptr ? nullptr : section.settings(choice);
-  Options options = known == nullptr ? Options() : *known;
-  for (const TreeEntry* const entry : entries) {
-    const lacuna::Field* const field = options.find(entry->key);
+void read_section(const Section& section, const Tree& node, Configuration& configuration, Problems& problems) {
+  const auto name_of = [&](const TreeEntry& entry) { return fmt::format("{}.{}", section.name, entry.key); };
+  std::vector<const TreeEntry*> others;
+  for (const TreeEntry& entry : node.entries) {
+    if (const Field* const field = section.find(entry.key))
+      read_field(*field, name_of(entry), entry.value, &configuration, problems);
+    else
+      others.push_back(&entry);
+  }
+  if (section.name == "model") {
+    read_model_name(configuration, node, problems);
+    configuration.model.options = read_model_options(others, problems);
+    return;
+  }
+  const std::string choice = section.chosen(configuration);
+  Options options = section.options(choice);
+  for (const TreeEntry* const entry : others) {
+    const Field* const field = options.find(entry->key);
     if (field == nullptr) {
       add_unknown_key(section, choice, *entry, problems);
       continue;
     }
-    const std::size_t others = problems.count();
-    read_field(*field, fmt::format("{}.{}", section.name, entry->key), entry->value, options.object(), problems);
-    if (problems.count() == others) section.options(configuration).insert_or_assign(entry->key, options.write(*field));
+    const std::size_t before = problems.count();
+    read_field(*field, name_of(*entry), entry->value, options.object(), problems);
+    if (problems.count() == before) section.given(configuration).insert_or_assign(entry->key, options.write(*field));
   }
-}
-
-void read_section(const Section& section, const Tree& node, Configuration& configuration, Problems& problems) {
-  std::vector<const TreeEntry*> others;
-  for (const TreeEntry& entry : node.entries) {
-    const std::string name = fmt::format("{}.{}", section.name, entry.key);
-    if (const Key<Configuration>* const key = find_key(name))
-      read_field(name, entry.value, key->field(configuration), key->values, problems);
-    else
-      others.push_back(&entry);
-  }
-  if (section.name == "model")
-    configuration.model.options = read_model_options(others, problems);
-  else
-    read_settings(section, others, configuration, problems);
 }
 
 void refuse_sweep(const Tree& root) {
@@ -154,29 +143,24 @@ std::optional<std::string> named_in(std::span<const std::string> overrides, cons
 /// Whether a key says what `choice` has by default. A run's configuration writes all of these down.
 bool is_default(const Section& section, const std::string& choice, const TreeEntry& entry) {
   if (section.name == "model") {
-    const std::optional<HyperValue> value = read_hyper_value(entry.value);
     const std::vector<HyperParameter> defaults = defaults_of_model(choice);
-    return value && std::ranges::any_of(defaults, [&](const HyperParameter& parameter) {
-             return parameter.key == entry.key && write_hyper_value(parameter.value) == write_hyper_value(*value);
-           });
+    const Tree* const value = find_value(defaults, entry.key);
+    return value != nullptr && *value == entry.value;
   }
   if (entry.key == "mean" || entry.key == "std") {
     try {
       const DatasetInfo info = describe_dataset(choice, {});
-      std::vector<double> own = as_written(entry.key == "mean" ? info.mean : info.deviation);
-      return to_yaml(entry.value) == write_field(&own);
+      return entry.value == Tree(as_written(entry.key == "mean" ? info.mean : info.deviation));
     } catch (const Error&) {  // no such data set, or one that nothing is known of without its files
       return false;
     }
   }
-  if (section.settings == nullptr) return false;
-  const Options* const defaults = section.settings(choice);
-  const lacuna::Field* const field = defaults == nullptr ? nullptr : defaults->find(entry.key);
+  Options read = section.options(choice);
+  const Field* const field = read.find(entry.key);
   if (field == nullptr) return false;
-  Options read = *defaults;
   Problems none;
   read_field(*field, entry.key, entry.value, read.object(), none);
-  return none.empty() && read.write(*field) == defaults->write(*field);
+  return none.empty() && read.write(*field) == section.options(choice).write(*field);
 }
 
 /// A policy that the command line names starts from its own defaults: settings of the earlier policy mean something
@@ -186,13 +170,14 @@ void leave_choice(const Section& section, Tree& root, std::span<const std::strin
   const std::optional<std::string> after = named_in(overrides, section);
   if (!after || found == root.entries.end() || found->value.kind != Tree::Kind::map) return;
   const TreeEntry* const named = found->value.find(section.choice);
-  const std::string before = named == nullptr ? choice_of(section, Configuration{}) : named->value.text;
+  const std::string before = named == nullptr ? section.chosen(Configuration{}) : named->value.text;
   if (*after == before) return;
   const auto is_own = [&](const TreeEntry& entry) {
     if (section.name != "memory") return is_default(section, before, entry);
-    const Key<Configuration>* const key = find_key("memory." + entry.key);
-    const Options* const own = section.settings(before);
-    return (key != nullptr && key->only_for == before) || (own != nullptr && own->find(entry.key) != nullptr);
+    const Field* const field = section.find(entry.key);
+    const bool of_before = field != nullptr && field->only_if.key == section.choice &&
+                           std::ranges::find(field->only_if.values, before) != field->only_if.values.end();
+    return of_before || section.options(before).find(entry.key) != nullptr;
   };
   std::erase_if(found->value.entries, is_own);
 }
@@ -237,7 +222,7 @@ Configuration from_tree(Tree root, Problems& problems) {
                    fmt::format("expected keys with values in section {}, got {}", entry.key, describe(entry.value)));
     }
   }
-  for (std::string* const path : paths_in(configuration)) *path = expand_home(*path).string();
+  change_paths(configuration, [](const std::string& path) { return expand_home(path).string(); });
   const std::size_t others = problems.count();
   take_from_folder(configuration, root, problems);
   const TreeEntry* const model = root.find("model");
@@ -281,17 +266,16 @@ std::string to_yaml(const Configuration& configuration) {
   Configuration copy = configuration;
   std::string text;
   for (const Section& section : sections()) {
-    const std::string prefix = std::string(section.name) + ".";
-    const std::string choice = choice_of(section, configuration);
     Names lines;
-    for (const Key<Configuration>& key : keys())
-      if (key.name.starts_with(prefix) && (key.only_for.empty() || key.only_for == choice))
-        lines.push_back(fmt::format("{}: {}", key.name.substr(prefix.size()), write_field(key.field(copy))));
+    for (const Field& field : section.fields)
+      if (section.has_effect(field, configuration))
+        lines.push_back(fmt::format("{}: {}", field.name, to_yaml(field.write(&configuration))));
     if (section.name == "model")
-      for (const HyperParameter& option : copy.model.options)
-        lines.push_back(fmt::format("{}: {}", option.key, write_hyper_value(option.value)));
-    if (section.options != nullptr)
-      for (auto& [name, value] : section.options(copy)) lines.push_back(fmt::format("{}: {}", name, to_yaml(value)));
+      for (const HyperParameter& option : configuration.model.options)
+        lines.push_back(fmt::format("{}: {}", option.key, to_yaml(option.value)));
+    if (section.given != nullptr)
+      for (const auto& [name, value] : section.given(copy))
+        lines.push_back(fmt::format("{}: {}", name, to_yaml(value)));
     text += fmt::format("{}:\n  {}\n", section.name, fmt::join(lines, "\n  "));
   }
   return text;

@@ -1,10 +1,13 @@
-// What a configuration file says, typed. The meaning of each key stands in the table of schema.cpp.
+// What a configuration file says, typed. Each section has a table of its keys (apps/config/sections.cpp), or is made of
+// the options of the library, which have theirs.
 #pragma once
 
 #include "autograd/plan/memory_plan.h"
 #include "autograd/policies/rules.h"
 #include "core/schema.h"
-#include "data/augment/options.h"
+#include "data/dataset.h"
+#include "data/mix.h"
+#include "data/transforms.h"
 #include "models/hyper_parameters.h"
 #include "nn/freeze.h"
 #include "optim/optimizer.h"
@@ -14,51 +17,38 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace lacuna::apps {
 
+/// `options` of a section are those that were given of what its name chooses: an optimizer, a data set.
 struct Configuration {
   struct Model {
     std::string name;
     std::string from;
     std::int64_t num_classes = 0;
-    std::vector<HyperParameter> options;  // the model's family knows which there are
+    std::vector<HyperParameter> options;
+
+    static Fields fields();
   };
-  struct Data : AugmentOptions {
+  struct Data {
     std::string name = "shapes";
-    std::string path;
-    std::int64_t image_size = 0;
-    std::vector<double> length;  // of sequences, in tokens; empty: the data set's own
-    std::int64_t vocabulary = 0;
-    std::int64_t classes = 0;
-    std::vector<double> mean, std;  // of each channel; empty: the data set's own
-    std::string interpolation = "bilinear";
-    double crop_pct = 1;
-    std::string crop_mode = "center";
-    std::string augment = "none";
-    std::int64_t crop_padding = 4;
-    std::vector<double> scale{0.08, 1}, ratio{0.75, 4 / 3.0};
-    double hflip = 0.5;
-    std::string decode = "exact";
-    std::string exif = "ignore";
-    std::string broken = "error";
+    DatasetOptions source;
+    TransformOptions images;
+    MixOptions mix;
     std::int64_t repeats = 1;
-    double mixup = 0;   // alpha; 0: none
-    double cutmix = 0;  // the same
-    std::vector<double> cutmix_minmax;
-    double mixup_probability = 1;
-    double mixup_switch = 0.5;
-    std::string mixup_mode = "batch";
-    std::int64_t mixup_off_epoch = 0;
     std::string sampler = "shuffle";
     std::vector<double> sampler_weights;  // of each class
+    std::string broken = "error";
     std::int64_t workers = 1;
-    std::int64_t seed = 1;
-    std::int64_t train_size = 0;
-    std::int64_t val_size = 0;
-    OptionValues options;  // the data set knows which there are
+
+    static Fields fields();
+  };
+  struct Task {
+    std::string name = "classification";
+    OptionValues options;
+
+    static Fields fields();
   };
   struct Train {
     std::int64_t epochs = 1;
@@ -67,7 +57,7 @@ struct Configuration {
     std::int64_t batch_size = 64;
     std::int64_t accumulate = 1;
     std::string precision = "f32";
-    double init_scale = 65536;  // of the loss, in f16
+    double init_scale = 65536;
     std::int64_t growth_interval = 2000;
     bool graph = true;
     std::string device = "auto";
@@ -80,10 +70,8 @@ struct Configuration {
     std::string ema_warmup = "tensorflow";
     std::string best_by;
     std::int64_t patience = 0;
-  };
-  struct Task {
-    std::string name = "classification";
-    OptionValues options;  // the task knows which there are
+
+    static Fields fields();
   };
   struct Optimizer {
     std::string name = "adamw";
@@ -93,41 +81,50 @@ struct Configuration {
     bool in_backward = false;
     double layer_decay = 1;
     std::vector<GroupRule> groups;
-    OptionValues options;  // the optimizer knows which there are
+    OptionValues options;
+
+    static Fields fields();
   };
   struct Schedule {
     std::string name = "constant";
-    OptionValues options;  // the schedule knows which there are
+    OptionValues options;
+
+    static Fields fields();
   };
   struct Adapter {
     std::string name = "none";
     std::string from;                  // a folder with one
     std::vector<std::string> targets;  // empty: all linear layers
-    OptionValues options;              // the adapter knows which there are
+    OptionValues options;
+
+    static Fields fields();
     bool used() const { return name != "none" || !from.empty(); }
   };
   struct Memory {
     std::string policy = "exact";
-    OptionValues options;            // the policy knows which there are
-    std::string budget;              // of `auto`
-    std::string budget_of = "peak";  // what the budget counts
+    OptionValues options;
+    std::string budget;
+    std::string budget_of = "peak";
     std::vector<std::string> recompute;
     std::vector<HoldRule> rules;
-    std::string offload;                    // folder of the file that saved tensors are offloaded to; empty: none are
-    std::string offload_budget;             // of that file
-    std::string offload_buffer = "256MiB";  // between memory and the file
-    std::string plan_file;           // the key `plan`, of `auto`: a plan to replay, in place of one for the budget
+    std::string offload;
+    std::string offload_budget;
+    std::string offload_buffer = "256MiB";
+    std::string plan_file;           // the key `plan`
     std::optional<MemoryPlan> plan;  // of `auto`, in force; never written into the configuration file
+
+    static Fields fields();
   };
-  /// Of a run in several processes.
   struct Ranks {
-    std::string exchange = "exact";  // what travels of gradients
-    std::string shard = "none";      // what each rank holds a part of
+    std::string exchange = "exact";
+    std::string shard = "none";
     bool sync_batch_norm = false;
     // From the launcher, not part of the file.
     int rank = 0, count = 1;
-    int on_machine = 1;  // of them, that share this machine's memory
+    int on_machine = 1;  // ranks that share this machine's memory
     int index_on_machine = 0;
+
+    static Fields fields();
   };
   struct Output {
     std::string dir;
@@ -135,12 +132,14 @@ struct Configuration {
     std::int64_t save_every_steps = 0;
     std::int64_t keep = 2;
     bool tensorboard = false;
+
+    static Fields fields();
   };
 
   Model model;
   Data data;
-  Train train;
   Task task;
+  Train train;
   Optimizer optimizer;
   Schedule schedule;
   FreezeRules freeze;
@@ -148,11 +147,7 @@ struct Configuration {
   Memory memory;
   Ranks ranks;
   Output output;
-  /// The sections, in their usual order.
-  auto parts() {
-    return std::tie(model, data, task, train, optimizer, schedule, freeze, adapter, memory, ranks, output);
-  }
-  /// Whether the inputs of a made-up step gather a gradient: from the command line, not part of the file.
+  /// Whether a synthetic step computes the gradient of its inputs: from the command line, not part of the file.
   bool image_gradient = false;
 };
 

@@ -11,34 +11,23 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 namespace lacuna::apps {
 namespace {
-
-const HyperValue* find(const std::vector<HyperParameter>& values, std::string_view key) {
-  const auto found = std::ranges::find(values, key, &HyperParameter::key);
-  return found == values.end() ? nullptr : &found->value;
-}
 
 std::string family_of(const std::string& model) {
   return model_families().contains(model) ? model : model_presets().get(model).family;
 }
 
 /// Whether a model can have another value than the folder's and its weights all the same.
-bool may_differ(std::string_view key, const HyperValue& given, const HyperValue& stored) {
-  constexpr std::array<std::string_view, 9> adaptable{"num_classes", "image_size", "in_channels",
-                                                      "window_size", "attention",  "zero_init_last",
-                                                      "head",        "pooling",    "initializer_range"};
-  const bool is_rate = key.ends_with("_rate") || key.find("dropout") != std::string_view::npos;
-  if (given == stored || is_rate || std::ranges::find(adaptable, key) != adaptable.end()) return true;
-  const auto reads_token = [](const HyperValue& pool) {
-    return pool == HyperValue(std::string("token")) || pool == HyperValue(std::string("token_avg"));
-  };
+bool may_differ(const Field& field, const Tree& given, const Tree& stored) {
+  const std::string_view key = field.name;
+  if (given == stored || field.fits_any_weights) return true;
+  const auto reads_token = [](const Tree& pool) { return pool == Tree("token") || pool == Tree("token_avg"); };
   if (key == "global_pool" && reads_token(given) && reads_token(stored)) return true;  // the heads alone differ
   const bool initial = key == "init_values" || key == "ls_init_value";  // 0: the model has no such tensors
-  return initial && (given == HyperValue(0.0)) == (stored == HyperValue(0.0));
+  return initial && (given == Tree(0)) == (stored == Tree(0));
 }
 
 /// Numbers for as many channels: those of other channels give way to their mean.
@@ -58,21 +47,22 @@ std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configurati
     given.insert(given.end(), preset.begin(), preset.end());
   }
   for (const HyperParameter& option : given)
-    if (find(said, option.key) == nullptr) said.push_back(option);
+    if (find_value(said, option.key) == nullptr) said.push_back(option);
   return said;
 }
 
 /// The folder's order of classes, where the data set has the same ones in another order.
 void take_label_order(const ModelFolder& folder, Configuration& configuration) {
   Configuration::Data& data = configuration.data;
-  if (folder.labels.empty() || !dataset_kinds().contains(data.name) || data.options.contains("labels")) return;
+  if (folder.labels.empty() || !dataset_kinds().contains(data.name) || data.source.settings.contains("labels")) return;
   if (dataset_kinds().get(data.name).options.find("labels") == nullptr) return;
   const std::string names = fmt::format("{}", fmt::join(folder.labels, ", "));
   try {
     if (class_names(names) != folder.labels) return;  // names with commas
     const std::vector<std::string> classes =
         describe_dataset(data.name, dataset_options(configuration, Split::train)).classes;
-    if (classes != folder.labels && std::ranges::is_permutation(classes, folder.labels)) data.options["labels"] = names;
+    if (classes != folder.labels && std::ranges::is_permutation(classes, folder.labels))
+      data.source.settings["labels"] = names;
   } catch (const Error&) {  // opening the data set reports it
   }
 }
@@ -81,19 +71,19 @@ void take_label_order(const ModelFolder& folder, Configuration& configuration) {
 void prepare_images(Configuration& configuration, const Tree& root, const ImagePreparation& images) {
   const TreeEntry* const section = root.find("data");
   const auto is_open = [&](std::string_view key) { return section == nullptr || section->value.find(key) == nullptr; };
-  Configuration::Data& data = configuration.data;
+  TransformOptions& data = configuration.data.images;
   if (is_open("interpolation") && (images.interpolation == "bilinear" || images.interpolation == "bicubic"))
-    data.interpolation = images.interpolation;
+    data.interpolation = from_name<Interpolation>(images.interpolation).value();
   if (is_open("crop_pct") && images.crop_pct > 0) data.crop_pct = images.crop_pct;
   const bool known_mode = images.crop_mode == "center" || images.crop_mode == "squash" || images.crop_mode == "border";
   if (is_open("crop_mode") && known_mode) data.crop_mode = images.crop_mode;
-  if (images.mean.empty() || !data.mean.empty() || !data.std.empty()) return;
+  if (images.mean.empty() || !data.mean.empty() || !data.deviation.empty()) return;
   const ModelDescription model = describe_model(configuration.model.name, hyper_parameters_of(configuration));
-  const HyperValue* const channels = find(model.hyper_parameters, "in_channels");
+  const Tree* const channels = find_value(model.hyper_parameters, "in_channels");
   if (channels == nullptr) return;
-  if (const auto* const count = std::get_if<std::int64_t>(channels)) {
-    data.mean = for_channels(images.mean, *count);
-    data.std = for_channels(images.std, *count);
+  if (const std::optional<double> count = number_in(*channels)) {
+    data.mean = for_channels(images.mean, static_cast<std::int64_t>(*count));
+    data.deviation = for_channels(images.std, static_cast<std::int64_t>(*count));
   }
 }
 
@@ -111,7 +101,7 @@ ImagePreparation take_model(Configuration& configuration, const Tree& root, Prob
   }
   if (!folder) return {};
   const ModelDescription stored = describe_model(folder->model, said_by(*folder, model));
-  for (const HyperParameters::Problem& problem : stored.problems)
+  for (const HyperProblem& problem : stored.problems)
     problems.add(where, fmt::format("{}: {}", folder->config.string(), problem.message));
   if (!stored.problems.empty()) return {};
 
@@ -134,19 +124,19 @@ ImagePreparation take_model(Configuration& configuration, const Tree& root, Prob
   }
   const ModelDescription asked = describe_model(stored.family, given);
   for (const HyperParameter& option : given) {
-    const HyperValue *const ours = find(asked.hyper_parameters, option.key), *const theirs = find(
+    const Tree *const ours = find_value(asked.hyper_parameters, option.key), *const theirs = find_value(
                                                                                  stored.hyper_parameters, option.key);
-    if (ours == nullptr || theirs == nullptr || may_differ(option.key, *ours, *theirs)) continue;
-    problems.add(place_of(root, "model", find(model.options, option.key) == nullptr ? "name" : option.key),
-                 fmt::format("model.{} is {}, but {} has {}; {}", option.key, lacuna::to_string(*ours),
-                             folder->config.string(), lacuna::to_string(*theirs), instead));
+    if (ours == nullptr || theirs == nullptr || may_differ(*asked.options.find(option.key), *ours, *theirs)) continue;
+    problems.add(place_of(root, "model", find_value(model.options, option.key) == nullptr ? "name" : option.key),
+                 fmt::format("model.{} is {}, but {} has {}; {}", option.key, lacuna::to_yaml(*ours),
+                             folder->config.string(), lacuna::to_yaml(*theirs), instead));
   }
   // The task chooses the head. Under another name all of the folder's model is said, since the name's own values are
   // others.
   const bool same_name = model.name.empty() || model.name == folder->model;
   if (model.name.empty()) model.name = folder->model;
   for (const HyperParameter& parameter : same_name ? folder->hyper_parameters : stored.hyper_parameters)
-    if (parameter.key != "num_classes" && parameter.key != "head" && find(given, parameter.key) == nullptr)
+    if (parameter.key != "num_classes" && parameter.key != "head" && find_value(given, parameter.key) == nullptr)
       model.options.push_back(parameter);
   take_label_order(*folder, configuration);
   return folder->images;
@@ -184,13 +174,17 @@ ModelFolder describe_folder(const Configuration& resolved) {
   ModelFolder folder{.model = resolved.model.name, .hyper_parameters = hyper_parameters_of(resolved)};
   folder.labels = data.classes;
   folder.problem = tasks().get(resolved.task.name).problem;
-  if (const auto tokenizer = resolved.data.options.find("tokenizer"); tokenizer != resolved.data.options.end())
+  if (const auto tokenizer = resolved.data.source.settings.find("tokenizer");
+      tokenizer != resolved.data.source.settings.end())
     folder.tokenizer = tokenizer_texts(tokenizer->second.text);
-  folder.images = {.mean = resolved.data.mean.empty() ? as_written(data.mean) : resolved.data.mean,
-                   .std = resolved.data.std.empty() ? as_written(data.deviation) : resolved.data.std,
-                   .interpolation = resolved.data.interpolation == "random" ? "bicubic" : resolved.data.interpolation,
-                   .crop_pct = resolved.data.crop_pct,
-                   .crop_mode = resolved.data.crop_mode};
+  const TransformOptions& images = resolved.data.images;
+  const Interpolation evaluated =
+      images.interpolation == Interpolation::random ? Interpolation::bicubic : images.interpolation;
+  folder.images = {.mean = images.mean.empty() ? as_written(data.mean) : images.mean,
+                   .std = images.deviation.empty() ? as_written(data.deviation) : images.deviation,
+                   .interpolation = std::string(to_name(evaluated)),
+                   .crop_pct = images.crop_pct,
+                   .crop_mode = images.crop_mode};
   return folder;
 }
 

@@ -1,6 +1,6 @@
 #include "apps/config/model_options.h"
 
-#include "apps/config/fields.h"
+#include "core/registry.h"
 #include "models/registry.h"
 #include "models/task.h"
 
@@ -8,10 +8,6 @@
 
 namespace lacuna::apps {
 namespace {
-
-bool gives(const std::vector<HyperParameter>& options, std::string_view key) {
-  return std::ranges::any_of(options, [&](const HyperParameter& option) { return option.key == key; });
-}
 
 /// Where a value stands that a model gets as `key`: in `model`, or `image_size` in `data`.
 Location place_of_parameter(const Tree& root, const std::string& key) {
@@ -37,16 +33,34 @@ std::vector<std::string> known_models() {
   return names;
 }
 
+void read_model_name(Configuration& configuration, const Tree& section, Problems& problems) {
+  std::string& name = configuration.model.name;
+  const TreeEntry* const entry = section.find("name");
+  const Names known = known_models();
+  if (entry == nullptr || name.empty() || std::ranges::find(known, name) != known.end()) return;
+  std::string_view bare = name;
+  for (const std::string_view hub : {"hf_hub:", "hf-hub:", "timm/"})
+    if (bare.starts_with(hub)) bare.remove_prefix(hub.size());
+  const std::string without_tag(bare.substr(0, bare.find('.')));
+  if (std::ranges::find(known, without_tag) == known.end()) {
+    const std::string near = nearest_name(name, known);
+    problems.add_expected(
+        entry->value, "model.name",
+        "a name that `lacuna models` lists" + (near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near)));
+    name.clear();
+  } else {
+    name = without_tag;
+  }
+}
+
 std::vector<HyperParameter> read_model_options(const std::vector<const TreeEntry*>& entries, Problems& problems) {
   std::vector<HyperParameter> options;
   for (const TreeEntry* const entry : entries) {
-    if (entry->value.kind == Tree::Kind::invalid) continue;
-    if (std::optional<HyperValue> value = read_hyper_value(entry->value)) {
-      options.push_back({entry->key, std::move(*value)});
-    } else {
-      problems.add(entry->value.where, fmt::format("model.{}: expected a value or a list of whole numbers, got {}",
-                                                   entry->key, describe(entry->value)));
-    }
+    const Tree::Kind kind = entry->value.kind;
+    if (kind == Tree::Kind::scalar || kind == Tree::Kind::list)
+      options.push_back({entry->key, entry->value});
+    else
+      problems.add_expected(entry->value, "model." + entry->key, "a value or a list of whole numbers");
   }
   return options;
 }
@@ -54,13 +68,13 @@ std::vector<HyperParameter> read_model_options(const std::vector<const TreeEntry
 std::vector<HyperParameter> hyper_parameters_of(const Configuration& configuration) {
   std::vector<HyperParameter> all = configuration.model.options;
   if (configuration.model.num_classes > 0) all.push_back({"num_classes", configuration.model.num_classes});
-  if (configuration.data.image_size > 0 && !gives(all, "image_size"))
-    all.push_back({"image_size", configuration.data.image_size});
+  if (configuration.data.images.image_size > 0 && find_value(all, "image_size") == nullptr)
+    all.push_back({"image_size", configuration.data.images.image_size});
   const std::string_view head =
       tasks().contains(configuration.task.name) ? tasks().get(configuration.task.name).head : std::string_view();
-  if (head.empty() || gives(all, "head") || configuration.model.name.empty()) return all;
+  if (head.empty() || find_value(all, "head") != nullptr || configuration.model.name.empty()) return all;
   const ModelDescription description = describe_model(configuration.model.name, all);
-  if (gives(description.hyper_parameters, "head")) all.push_back({"head", std::string(head)});
+  if (find_value(description.hyper_parameters, "head") != nullptr) all.push_back({"head", std::string(head)});
   return all;
 }
 
@@ -72,24 +86,26 @@ std::vector<HyperParameter> defaults_of_model(std::string_view name) {
 
 void fill_in_model_options(Configuration& configuration) {
   std::vector<HyperParameter>& options = configuration.model.options;
-  for (HyperParameter& value :
-       without_shared(describe_model(configuration.model.name, hyper_parameters_of(configuration)).hyper_parameters))
-    if (!gives(options, value.key)) options.push_back(std::move(value));
+  const auto all = describe_model(configuration.model.name, hyper_parameters_of(configuration)).hyper_parameters;
+  for (HyperParameter& given : options)
+    if (const Tree* const value = find_value(all, given.key)) given.value = *value;
+  for (const HyperParameter& value : without_shared(all))
+    if (find_value(options, value.key) == nullptr) options.push_back(value);
 }
 
 void check_model(const Configuration& configuration, const Tree& root, Problems& problems) {
   if (configuration.model.name.empty()) return;
   const ModelDescription description = describe_model(configuration.model.name, hyper_parameters_of(configuration));
-  for (const HyperParameters::Problem& problem : description.problems)
+  for (const HyperProblem& problem : description.problems)
     problems.add(place_of_parameter(root, problem.key),
                  fmt::format("model {}: {}", configuration.model.name, problem.message));
   for (const HyperParameter& option : configuration.model.options) {
-    const std::int64_t wanted = configuration.data.image_size;
-    const bool is_text = std::holds_alternative<std::string>(option.value);  // which the model has refused
-    if (option.key == "image_size" && wanted > 0 && !is_text && option.value != HyperValue(wanted))
+    const std::int64_t wanted = configuration.data.images.image_size;
+    const bool is_text = option.value.kind == Tree::Kind::scalar && !number_in(option.value);  // refused already
+    if (option.key == "image_size" && wanted > 0 && !is_text && option.value != Tree(wanted))
       problems.add(
           place_of_parameter(root, option.key),
-          fmt::format("model.image_size is {}, but data.image_size is {}", lacuna::to_string(option.value), wanted));
+          fmt::format("model.image_size is {}, but data.image_size is {}", lacuna::to_yaml(option.value), wanted));
   }
 }
 

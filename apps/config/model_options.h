@@ -13,6 +13,10 @@ namespace lacuna::apps {
 /// The names a configuration may give: presets and families.
 std::vector<std::string> known_models();
 
+/// Checks the name that was read: a preset or a family, as timm writes it (`timm/vit_tiny_patch16_224.augreg_in21k`),
+/// whose tag is dropped.
+void read_model_name(Configuration& configuration, const Tree& section, Problems& problems);
+
 /// Reads hyper-parameters from the section; what is no value of one becomes a problem.
 std::vector<HyperParameter> read_model_options(const std::vector<const TreeEntry*>& entries, Problems& problems);
 

@@ -1,7 +1,7 @@
 #include "apps/config/paths.h"
 
+#include "apps/config/schema.h"
 #include "core/error.h"
-#include "models/task.h"
 
 #include <pwd.h>
 #include <unistd.h>
@@ -24,10 +24,6 @@ fs::path home_of(const std::string& user) {
   return entry->pw_dir;
 }
 
-std::string absolute(const std::string& path) {
-  return path.empty() ? path : fs::absolute(path).lexically_normal().string();
-}
-
 }  // namespace
 
 fs::path expand_home(const fs::path& path) {
@@ -37,21 +33,30 @@ fs::path expand_home(const fs::path& path) {
   return home_of(text.substr(1, end - 1)) / fs::path(text.substr(std::min(end + 1, text.size())));
 }
 
-std::vector<std::string*> paths_in(Configuration& configuration) {
-  std::vector<std::string*> paths{&configuration.data.path, &configuration.model.from, &configuration.adapter.from,
-                                  &configuration.memory.plan_file, &configuration.output.dir};
-  if (configuration.memory.offload != "host") paths.push_back(&configuration.memory.offload);
-  for (const char* const name : {"tokenizer", "validation", "val_labels", "labels", "images"})  // of data sets
-    if (const auto found = configuration.data.options.find(name); found != configuration.data.options.end())
-      if (found->first != "labels" || found->second.text.ends_with(".txt")) paths.push_back(&found->second.text);
-  if (!tasks().contains(configuration.task.name)) return paths;
-  for (auto& [name, value] : configuration.task.options)
-    if (std::ranges::count(tasks().get(configuration.task.name).weights, name) > 0) paths.push_back(&value.text);
-  return paths;
+void change_paths(Configuration& configuration, const std::function<std::string(const std::string&)>& change) {
+  const auto is_one = [](const Field& field, const std::string& text) {
+    return !text.empty() && text != "host" &&  // of memory.offload
+           (field.path == PathKind::path || (field.path == PathKind::if_text_file && text.ends_with(".txt")));
+  };
+  for (const Section& section : sections()) {
+    for (const Field& field : section.fields) {
+      if (field.path == PathKind::none) continue;
+      Tree value = field.write(&configuration);
+      if (!is_one(field, value.text)) continue;
+      value.text = change(value.text);
+      Problems none;
+      read_field(field, field.name, value, &configuration, none);
+    }
+    if (section.given == nullptr) continue;
+    const Options& options = section.options(section.chosen(configuration));
+    for (auto& [name, value] : section.given(configuration))
+      if (const Field* const field = options.find(name); field != nullptr && is_one(*field, value.text))
+        value.text = change(value.text);
+  }
 }
 
 Configuration with_absolute_paths(Configuration configuration) {
-  for (std::string* const path : paths_in(configuration)) *path = absolute(*path);
+  change_paths(configuration, [](const std::string& path) { return fs::absolute(path).lexically_normal().string(); });
   return configuration;
 }
 

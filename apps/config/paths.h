@@ -4,8 +4,8 @@
 #include "apps/config/configuration.h"
 
 #include <filesystem>
+#include <functional>
 #include <string>
-#include <vector>
 
 namespace lacuna::apps {
 
@@ -13,8 +13,8 @@ namespace lacuna::apps {
 /// any other path as it is.
 std::filesystem::path expand_home(const std::filesystem::path& path);
 
-/// Every path in a configuration.
-std::vector<std::string*> paths_in(Configuration& configuration);
+/// Replaces every path in a configuration by `change` of it.
+void change_paths(Configuration& configuration, const std::function<std::string(const std::string&)>& change);
 
 /// The same configuration with paths that hold in any working folder.
 Configuration with_absolute_paths(Configuration configuration);

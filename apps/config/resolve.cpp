@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <tuple>
 #include <utility>
 
 namespace lacuna::apps {
@@ -24,13 +23,11 @@ namespace {
 
 /// 0 of a model that sees no images.
 std::int64_t image_size_of(const ModelDescription& description) {
-  const auto found = std::ranges::find(description.hyper_parameters, "image_size", &HyperParameter::key);
-  if (found == description.hyper_parameters.end()) return 0;
-  const auto* const side = std::get_if<std::int64_t>(&found->value);
-  if (side == nullptr)
-    reject("model.image_size: data sets give square images, expected one number, got {}",
-           lacuna::to_string(found->value));
-  return *side;
+  const Tree* const found = find_value(description.hyper_parameters, "image_size");
+  if (found == nullptr) return 0;
+  const std::optional<double> side = number_in(*found);
+  if (!side) reject("model.image_size: data sets give square images, expected one number, got {}", to_yaml(*found));
+  return static_cast<std::int64_t>(*side);
 }
 
 void warn_if_fewer_threads(std::int64_t asked) {
@@ -46,54 +43,40 @@ void warn_if_fewer_threads(std::int64_t asked) {
 /// Gives every setting, hyper-parameter and statistic that is left open its default, so that the configuration says all
 /// that holds.
 void fill_in_defaults(Configuration& configuration) {
-  for (const Section& section : sections())
-    if (section.settings != nullptr)
-      if (const Options* const options = section.settings(choice_of(section, configuration)))
-        for (const lacuna::Field& field : options->fields())
-          section.options(configuration).try_emplace(std::string(field.name), options->write(field));
+  for (const Section& section : sections()) {
+    if (section.given == nullptr) continue;
+    const Options& options = section.options(section.chosen(configuration));
+    for (const Field& field : options.fields())
+      section.given(configuration).try_emplace(std::string(field.name), options.write(field));
+  }
   fill_in_model_options(configuration);
   Configuration::Data& data = configuration.data;
-  if (const auto found = data.options.find("tokenizer"); found != data.options.end())
+  if (const auto found = data.source.settings.find("tokenizer"); found != data.source.settings.end())
     if (found->second.text.empty()) found->second = configuration.model.from;
-  if (data.mean.empty()) {
+  if (data.images.mean.empty()) {
     const DatasetInfo info = describe_dataset(data.name, dataset_options(configuration, Split::train));
-    data.mean = as_written(info.mean);
-    data.std = as_written(info.deviation);
+    data.images.mean = as_written(info.mean);
+    data.images.deviation = as_written(info.deviation);
   }
 }
 
-/// With all at its default that would change a sample from epoch to epoch.
-Configuration without_augmentation(Configuration configuration) {
-  Configuration::Data& data = configuration.data;
-  const Configuration::Data initial;
-  static_cast<AugmentOptions&>(data) = initial;
-  data.augment = initial.augment;
-  data.crop_padding = initial.crop_padding;
-  data.scale = initial.scale;
-  data.ratio = initial.ratio;
-  data.hflip = initial.hflip;
-  data.repeats = initial.repeats;
-  data.mixup = initial.mixup;
-  data.cutmix = initial.cutmix;
-  data.cutmix_minmax = initial.cutmix_minmax;
-  data.mixup_probability = initial.mixup_probability;
-  data.mixup_switch = initial.mixup_switch;
-  data.mixup_mode = initial.mixup_mode;
-  data.mixup_off_epoch = initial.mixup_off_epoch;
-  if (data.interpolation == "random") data.interpolation = "bicubic";
-  return configuration;
-}
-
-/// Features are computed once, so that augmentation has no effect on them, which is said.
+/// Features are computed once, so that augmentation has no effect on them: a note says what is left out.
 void leave_out_augmentation(Configuration& configuration) {
-  Configuration plain = without_augmentation(configuration);
-  std::vector<std::string_view> changed;
-  for (const Key<Configuration>& key : keys())
-    if (write_field(key.field(configuration)) != write_field(key.field(plain))) changed.push_back(key.name);
-  if (changed.empty()) return;
-  configuration = std::move(plain);
-  print_error(fmt::format("lacuna: note: task {} computes features once, without augmentation; left out: {}\n",
-                          configuration.task.name, fmt::join(changed, ", ")));
+  const Configuration defaults;
+  std::vector<std::string> changed;
+  const auto replace = [&](const Field& field, const Tree& value) {
+    if (field.write(&configuration) == value) return;
+    Problems none;
+    read_field(field, field.name, value, &configuration, none);
+    changed.push_back(fmt::format("data.{}", field.name));
+  };
+  const Section& data = *find_section("data");
+  for (const Field& field : data.fields)
+    if (field.use == augments) replace(field, field.write(&defaults));
+  if (configuration.data.images.interpolation == Interpolation::random) replace(*data.find("interpolation"), "bicubic");
+  if (!changed.empty())
+    print_error(fmt::format("lacuna: note: task {} computes features once, without augmentation; left out: {}\n",
+                            configuration.task.name, fmt::join(changed, ", ")));
 }
 
 /// Refuses what works on the CPU only.
@@ -148,7 +131,7 @@ Configuration resolve(const Configuration& configuration) {
   const ThreadCountScope scope(static_cast<int>(resolved.train.threads));
   warn_if_fewer_threads(resolved.train.threads);
   resolved.train.threads = threads();
-  resolved.data.image_size = image_size_of(describe_model(resolved.model.name, hyper_parameters_of(resolved)));
+  resolved.data.images.image_size = image_size_of(describe_model(resolved.model.name, hyper_parameters_of(resolved)));
   fill_in_defaults(resolved);
   if (trains_on_features(resolved)) leave_out_augmentation(resolved);
   return resolved;
@@ -191,49 +174,36 @@ Device available_device(const Configuration& configuration) {
 }
 
 DatasetOptions dataset_options(const Configuration& configuration, Split split) {
-  const Configuration::Data& data = configuration.data;
-  return {.path = data.path,
-          .split = split,
-          .seed = static_cast<std::uint64_t>(data.seed),
-          .train_size = data.train_size,
-          .validation_size = data.val_size,
-          .image_size = data.image_size,
-          .lengths = {data.length.begin(), data.length.end()},
-          .vocabulary = data.vocabulary,
-          .classes = data.classes,
-          .model = configuration.model.from,
-          .settings = data.options};
+  DatasetOptions options = configuration.data.source;
+  options.split = split;
+  options.image_size = configuration.data.images.image_size;
+  options.model = configuration.model.from;
+  return options;
 }
 
 namespace {
 
 /// None for a data set without images.
 Transforms transforms_of(const Configuration& resolved, const DatasetInfo& dataset, bool training) {
-  const Configuration::Data& data = resolved.data;
+  TransformOptions options = resolved.data.images;
+  const TransformOptions defaults;
   const bool files = std::ranges::find(dataset.fields, "encoded", &SampleField::name) != dataset.fields.end();
-  for (const auto& [key, value, initial] :
-       {std::tuple{"decode", data.decode, "exact"}, std::tuple{"exif", data.exif, "ignore"},
-        std::tuple{"broken", data.broken, "error"}})
-    if (!files && value != initial)
-      reject("data.{}: expected {}, since the data set {} has no image files; got {}", key, initial, data.name, value);
+  const auto refuse_if = [&](bool given, std::string_view key) {
+    if (given && !files)
+      reject("data.{}: expected its default, since the data set {} has no image files", key, resolved.data.name);
+  };
+  refuse_if(options.decode != defaults.decode, "decode");
+  refuse_if(options.exif != defaults.exif, "exif");
+  refuse_if(resolved.data.broken != Configuration::Data{}.broken, "broken");
   if (image_channels(dataset.fields) == 0) return {};
-  const Interpolation interpolation = interpolation_of(data.interpolation);
-  return image_transforms(
-      dataset,
-      {.image_size = data.image_size,
-       .augment = training ? data.augment : "none",
-       .pixels = training ? AugmentOptions(data) : AugmentOptions(),
-       .crop_padding = data.crop_padding,
-       .scale = data.scale,
-       .ratio = data.ratio,
-       .hflip = data.hflip,
-       .mean = {data.mean.begin(), data.mean.end()},
-       .deviation = {data.std.begin(), data.std.end()},
-       .interpolation = training || interpolation != Interpolation::random ? interpolation : Interpolation::bicubic,
-       .crop_pct = training ? 1 : data.crop_pct,
-       .crop_mode = data.crop_mode,
-       .apply_exif = data.exif == "apply",
-       .fast_decode = data.decode == "fast"});
+  if (training) {
+    options.crop_pct = 1;
+  } else {
+    options.augment = defaults.augment;
+    options.pixels = {};
+    if (options.interpolation == Interpolation::random) options.interpolation = Interpolation::bicubic;
+  }
+  return image_transforms(dataset, options);
 }
 
 }  // namespace
@@ -243,24 +213,17 @@ Transforms evaluation_transforms(const Configuration& resolved, const DatasetInf
 }
 
 std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration) {
-  const Configuration::Data& data = configuration.data;
-  MixOptions options{.mixup = data.mixup,
-                     .cutmix = data.cutmix,
-                     .cutmix_sides = data.cutmix_minmax,
-                     .probability = data.mixup_probability,
-                     .switch_probability = data.mixup_switch,
-                     .mode = mix_mode(data.mixup_mode).value(),
-                     .off_epoch = data.mixup_off_epoch,
-                     .parts = configuration.train.accumulate,
-                     .classes = configuration.model.num_classes,
-                     .seed = static_cast<std::uint64_t>(configuration.train.seed)};
+  MixOptions options = configuration.data.mix;
   if (!options.any()) return nullptr;
+  options.parts = configuration.train.accumulate;
+  options.classes = configuration.model.num_classes;
+  options.seed = static_cast<std::uint64_t>(configuration.train.seed);
   return std::make_shared<const Mixing>(std::move(options));
 }
 
 bool gives_pixels(const Configuration& resolved, Split split) {
   if (device_of(resolved).kind != DeviceKind::cuda || resolved.image_gradient) return false;
-  return split != Split::train || augment::after_normalization(AugmentOptions(resolved.data)).empty();
+  return split != Split::train || augment::after_normalization(resolved.data.images.pixels).empty();
 }
 
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
@@ -293,8 +256,8 @@ Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split 
              .ranks = resolved.ranks.count,
              .late = std::move(late),
              .pixels = std::move(pixels)}};
-  const auto grouped = resolved.data.options.find("group_by_length");
-  const bool by_length = grouped != resolved.data.options.end() && flag_in(grouped->second) == true;
+  const auto grouped = resolved.data.source.settings.find("group_by_length");
+  const bool by_length = grouped != resolved.data.source.settings.end() && flag_in(grouped->second) == true;
   DatasetPtr ordered = [&] {
     const Configuration::Data& data = resolved.data;
     if (data.sampler == "balanced") return sample_balanced(std::move(ready), resolved.model.num_classes, seed);

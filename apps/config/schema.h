@@ -1,8 +1,8 @@
-// The schema of a configuration: one table, from which reading, writing, validation and help follow.
+// The sections of a configuration, with all keys that they can have. Reading, writing, help and what an evaluation may
+// change follow from them.
 #pragma once
 
 #include "apps/config/configuration.h"
-#include "apps/config/fields.h"
 
 #include <functional>
 #include <span>
@@ -12,39 +12,42 @@
 
 namespace lacuna::apps {
 
-/// A section. Where it names an optimizer, a policy or the like, it also has the keys of that one's settings.
+/// A section. If it chooses an optimizer, a policy or the like, it also has the keys of that one's options.
 struct Section {
   std::string_view name;
-  std::string_view choice{};                                      // the key that names it; empty: none
-  std::string_view kind{};                                        // noun in messages: `memory policy`
-  Names (*names)() = nullptr;                                     // of all that may be named
-  const Options* (*settings)(std::string_view choice) = nullptr;  // of the one that is named; null: there is none
-  std::function<OptionValues&(Configuration&)> options{};         // values of those settings
+  Fields fields;              // members of a Configuration
+  Use use = Use::any;         // `training_only`: evaluations read none of its keys
+  std::string_view choice{};  // the key that chooses; empty: none
+  std::string_view kind{};    // noun in messages: `memory policy`
+  Names (*names)() = nullptr;
+  const Options* (*options_of)(std::string_view choice) = nullptr;  // null: there is no such choice
+  std::function<OptionValues&(Configuration&)> given{};             // their values; a model's are Model::options
+
+  const Field* find(std::string_view key) const { return find_field(fields, key); }
+  std::string chosen(const Configuration& configuration) const;
+  /// Whether a field has an effect (OnlyIf).
+  bool has_effect(const Field& field, const Configuration& configuration) const;
+  /// The options of a choice with their defaults; none for an unknown one, or if there is nothing to choose.
+  const Options& options(std::string_view choice) const;
+  /// The keys under any choice, without the section's name.
+  Names known_keys() const;
 };
 
 /// The sections, in their usual order.
 std::span<const Section> sections();
 Names section_names();
-/// Null where there is none.
+/// Null if there is none.
 const Section* find_section(std::string_view name);
 
-/// All keys but the settings and a model's hyper-parameters.
-std::span<const Key<Configuration>> keys();
-/// `name` is `section.key`; null where there is none.
-const Key<Configuration>* find_key(std::string_view name);
-
-/// The value of a section's `choice`.
-std::string choice_of(const Section& section, const Configuration& configuration);
-
-/// The keys that a section can have under any choice, without the section's name and a model's hyper-parameters.
-Names known_keys(std::string_view section);
+/// Whether evaluations read `section.key`.
+Use use_of(std::string_view section, std::string_view key);
 
 /// A row of the documentation.
 struct KeyHelp {
   std::string name, type, initial, help;
   bool operator==(const KeyHelp&) const = default;
 };
-/// Every key. Settings that several optimizers, say, have alike share a row.
+/// Every key. Options that several optimizers, say, have alike share a row.
 std::vector<KeyHelp> key_help();
 /// The same as a table in Markdown: the reference part of docs/configuration.md.
 std::string keys_as_markdown();

@@ -11,6 +11,8 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -38,45 +40,20 @@ bool can_be_made(const Kinds& kinds, const std::string& name, const OptionValues
   return true;
 }
 
-/// A key of one policy, say, has its default under another.
+/// A key without an effect has its default.
 void check_conditions(const Configuration& c, const Tree& root, Problems& problems) {
-  Configuration given = c, defaults;
-  for (const Key<Configuration>& key : keys()) {
-    if (key.only_for.empty() || write_field(key.field(given)) == write_field(key.field(defaults))) continue;
-    const std::size_t dot = key.name.find('.');
-    const Section& section = *find_section(key.name.substr(0, dot));
-    const std::string choice = choice_of(section, c);
-    if (choice != key.only_for)
-      problems.add(place_of(root, section.name, key.name.substr(dot + 1)),
-                   fmt::format("{}: expected with {}.{}: {} only, which is {}", key.name, section.name, section.choice,
-                               key.only_for, choice));
-  }
-}
-
-/// Settings of a file that there is none of.
-void check_offload(const Configuration& c, const Tree& root, Problems& problems) {
-  const Configuration::Memory &given = c.memory, defaults{};
-  if (!given.offload.empty()) return;
-  if (given.offload_budget != defaults.offload_budget)
-    problems.add(place_of(root, "memory", "offload_budget"),
-                 "memory.offload_budget: expected with memory.offload only");
-  if (given.offload_buffer != defaults.offload_buffer)
-    problems.add(place_of(root, "memory", "offload_buffer"),
-                 "memory.offload_buffer: expected with memory.offload only");
-}
-
-/// Settings of an augmentation mean nothing under another.
-void check_augmentation(const Configuration& c, const Tree& root, Problems& problems) {
-  const Configuration::Data &given = c.data, defaults{};
-  const auto only_with = [&](std::string_view key, bool is_set, bool has_effect, std::string_view augment) {
-    if (is_set && !has_effect)
-      problems.add(place_of(root, "data", key), fmt::format("data.{}: expected with data.augment: {} only, which is {}",
-                                                            key, augment, given.augment));
-  };
-  const bool crops = given.augment == "random_resized_crop", augments = given.augment != "none";
-  only_with("scale", given.scale != defaults.scale, crops, "random_resized_crop");
-  only_with("ratio", given.ratio != defaults.ratio, crops, "random_resized_crop");
-  only_with("hflip", given.hflip != defaults.hflip, augments, "crop_flip or random_resized_crop");
+  const Configuration defaults;
+  for (const Section& section : sections())
+    for (const Field& field : section.fields) {
+      if (section.has_effect(field, c) || field.write(&c) == field.write(&defaults)) continue;
+      const auto& [key, values] = field.only_if;
+      const std::string other = fmt::format("{}.{}", section.name, key);
+      problems.add(place_of(root, section.name, field.name),
+                   values.empty()
+                       ? fmt::format("{}.{}: expected with {} only", section.name, field.name, other)
+                       : fmt::format("{}.{}: expected with {}: {} only, which is {}", section.name, field.name, other,
+                                     fmt::join(values, " or "), section.find(key)->write(&c).text));
+    }
 }
 
 void check_optimizer(const Configuration& c, const Tree& root, Problems& problems) {
@@ -98,17 +75,17 @@ void check_schedule(const Configuration& c, const Tree& root, Problems& problems
 
 void check_data(const Configuration& c, const Tree& root, Problems& problems) {
   if (!dataset_kinds().contains(c.data.name)) return;
-  if (!c.data.path.empty() && !dataset_kinds().get(c.data.name).reads_files)
+  if (!c.data.source.path.empty() && !dataset_kinds().get(c.data.name).reads_files)
     problems.add(place_of(root, "data", "path"),
                  fmt::format("data.path: the data set {} reads no files; 'data={{path: {}}}' in place of the whole "
                              "section takes the data set that the path holds, data.name another",
-                             c.data.name, c.data.path));
+                             c.data.name, c.data.source.path.string()));
   const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
   const auto classes = static_cast<std::int64_t>(data.classes.size());
   const std::int64_t channels = image_channels(data.fields);
   const bool has_images = channels > 0;
-  note_refusal(place_of(root, "data"), problems, [&] { augment::check(c.data); });
-  if (!has_images && (c.data.repeats > 1 || static_cast<const AugmentOptions&>(c.data) != AugmentOptions()))
+  note_refusal(place_of(root, "data"), problems, [&] { augment::check(c.data.images.pixels); });
+  if (!has_images && (c.data.repeats > 1 || c.data.images.pixels != AugmentOptions()))
     problems.add(
         place_of(root, "data"),
         fmt::format("data: settings that change pixels, and `repeats`, have no effect on the data set {}, which "
@@ -124,14 +101,14 @@ void check_data(const Configuration& c, const Tree& root, Problems& problems) {
                  fmt::format("model.num_classes is {}, but the data set {} has {} classes: expected {}, or 0 for as "
                              "many as it has",
                              c.model.num_classes, c.data.name, classes, classes));
-  for (const auto& [key, values] : {std::pair{"mean", &c.data.mean}, std::pair{"std", &c.data.std}})
+  for (const auto& [key, values] : {std::pair{"mean", &c.data.images.mean}, std::pair{"std", &c.data.images.deviation}})
     if (!values->empty() && std::ssize(*values) != channels)
       problems.add(
           place_of(root, "data", key),
           fmt::format("data.{}: expected {} numbers, one for each channel, got {}", key, channels, values->size()));
-  if (c.data.mean.empty() != c.data.std.empty())
+  if (c.data.images.mean.empty() != c.data.images.deviation.empty())
     problems.add(place_of(root, "data"), "data: expected both `mean` and `std`, or none of them");
-  for (const double deviation : c.data.std)
+  for (const double deviation : c.data.images.deviation)
     if (deviation <= 0) problems.add(place_of(root, "data", "std"), "data.std: expected numbers above 0");
   if (c.model.name.empty()) return;
   const ModelDescription model = describe_model(c.model.name, hyper_parameters_of(c));
@@ -142,32 +119,32 @@ void check_data(const Configuration& c, const Tree& root, Problems& problems) {
                    fmt::format("data.name: {} gives {}, and model {} takes {}", c.data.name,
                                has_images ? "images" : "tokens", c.model.name, has_images ? "tokens" : "images"));
   for (const HyperParameter& parameter : model.hyper_parameters)
-    if (parameter.key == "in_channels" && has_images && parameter.value != HyperValue(channels))
+    if (parameter.key == "in_channels" && has_images && parameter.value != Tree(channels))
       problems.add(place_of(root, "model", "in_channels"),
                    fmt::format("model.in_channels is {}, but the images of the data set {} have {}",
-                               lacuna::to_string(parameter.value), c.data.name, channels));
+                               to_yaml(parameter.value), c.data.name, channels));
 }
 
 /// Keys of `data:` that mean nothing beside the others.
 void check_order(const Configuration& c, const Tree& root, Problems& problems) {
   const Configuration::Data &data = c.data, defaults{};
+  const MixOptions& mix = data.mix;
   const auto add = [&](std::string_view key, const std::string& message) {
     problems.add(place_of(root, "data", key), message);
   };
-  if (!data.cutmix_minmax.empty()) {
-    if (data.cutmix_minmax.size() != 2 || data.cutmix_minmax[0] >= data.cutmix_minmax[1])
+  if (!mix.cutmix_sides.empty()) {
+    if (mix.cutmix_sides.size() != 2 || mix.cutmix_sides[0] >= mix.cutmix_sides[1])
       add("cutmix_minmax", "data.cutmix_minmax: expected two numbers, of which the second is larger, as [0.2, 0.8]");
-    if (data.cutmix > 0)
+    if (mix.cutmix > 0)
       add("cutmix_minmax", "data.cutmix_minmax: stands in place of data.cutmix; expected one of them");
   }
-  const bool cuts = data.cutmix > 0 || !data.cutmix_minmax.empty(), mixes = data.mixup > 0 || cuts;
-  const bool said = data.mixup_probability != defaults.mixup_probability || data.mixup_mode != defaults.mixup_mode ||
-                    data.mixup_off_epoch != defaults.mixup_off_epoch;
-  if (said && !mixes)
+  const bool said = mix.probability != defaults.mix.probability || mix.mode != defaults.mix.mode ||
+                    mix.off_epoch != defaults.mix.off_epoch;
+  if (said && !mix.any())
     add("mixup", "data.mixup_probability, mixup_mode and mixup_off_epoch: expected data.mixup or data.cutmix above 0");
-  if (data.mixup_switch != defaults.mixup_switch && !(cuts && data.mixup > 0))
+  if (mix.switch_probability != defaults.mix.switch_probability && !(mix.cuts() && mix.mixup > 0))
     add("mixup_switch", "data.mixup_switch: expected both data.mixup and data.cutmix above 0");
-  if (mixes && c.train.batch_size % (2 * c.train.accumulate) != 0)
+  if (mix.any() && c.train.batch_size % (2 * c.train.accumulate) != 0)
     problems.add(
         place_of(root, "train", "batch_size"),
         fmt::format("train.batch_size: data.mixup and data.cutmix pair the samples of a micro-batch: expected an even "
@@ -175,22 +152,9 @@ void check_order(const Configuration& c, const Tree& root, Problems& problems) {
                     c.train.accumulate, c.train.batch_size));
   if ((data.sampler == "weighted") == data.sampler_weights.empty())
     add("sampler", "data.sampler: `weighted` and data.sampler_weights go together");
-  const auto grouped = data.options.find("group_by_length");
-  if (data.sampler != defaults.sampler && grouped != data.options.end() && flag_in(grouped->second) == true)
+  const auto grouped = data.source.settings.find("group_by_length");
+  if (data.sampler != defaults.sampler && grouped != data.source.settings.end() && flag_in(grouped->second) == true)
     add("sampler", "data.sampler: expected none with data.group_by_length, which orders the samples itself");
-}
-
-/// Keys of `train:` that mean nothing without others.
-void check_training(const Configuration& c, const Tree& root, Problems& problems) {
-  const Configuration::Train defaults{};
-  if (c.train.ema_warmup != defaults.ema_warmup && c.train.ema_decay == 0)
-    problems.add(place_of(root, "train", "ema_warmup"), "train.ema_warmup: expected train.ema_decay above 0 besides");
-  const auto of_f16 = [&](const char* key, bool given) {
-    if (given && c.train.precision != "f16")
-      problems.add(place_of(root, "train", key), fmt::format("train.{}: expected train.precision: f16 besides", key));
-  };
-  of_f16("init_scale", c.train.init_scale != defaults.init_scale);
-  of_f16("growth_interval", c.train.growth_interval != defaults.growth_interval);
 }
 
 /// Keys of `ranks:` that do not go together, or not with others.
@@ -308,8 +272,6 @@ void check_probe(const Configuration& c, const Tree& root, Problems& problems) {
 }  // namespace
 
 void validate(const Configuration& c, const Tree& root, Problems& problems) {
-  check_offload(c, root, problems);
-  check_augmentation(c, root, problems);
   if (c.train.batch_size % c.train.accumulate != 0)
     problems.add(place_of(root, "train", "accumulate"),
                  fmt::format("train.accumulate: expected a divisor of train.batch_size ({}), got {}",
@@ -325,7 +287,6 @@ void validate(const Configuration& c, const Tree& root, Problems& problems) {
                  "optimizer.layer_decay: expected more than 0; `freeze` leaves layers as they are");
   check_conditions(c, root, problems);
   check_order(c, root, problems);
-  check_training(c, root, problems);
   check_ranks(c, root, problems);
   check_adapter(c, root, problems);
   check_probe(c, root, problems);

@@ -72,7 +72,7 @@ std::string sample_sheet(Configuration resolved) {
                         images.shape()[1], images.shape()[2]);
     for (std::int64_t row = 0; row < std::min(most_images, batch.samples); ++row)
       page += fmt::format("<figure><img alt=\"\" src=\"{}\"><figcaption>{}</figcaption></figure>\n",
-                          picture_address(images, row, resolved.data.mean, resolved.data.std),
+                          picture_address(images, row, resolved.data.images.mean, resolved.data.images.deviation),
                           for_html(label_of(batch["labels"], row, classes)));
     page += "</div>\n";
   }

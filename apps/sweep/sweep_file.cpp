@@ -172,8 +172,8 @@ class SweepReader {
       problems_.add(where,
                     "output.dir: a case that trains has a run folder of its own inside the sweep's, which `output: "
                     "{dir: FOLDER}` of the sweep sets, or output.dir=FOLDER on the command line");
-    } else if (section != "model") {  // its keys depend on the family
-      const Names known = known_keys(section);
+    } else {
+      const Names known = find_section(section)->known_keys();
       if (std::ranges::find(known, name.substr(0, name.find('.'))) == known.end())
         problems_.add_unknown(where, fmt::format("key in section {}:", section), name, known);
     }

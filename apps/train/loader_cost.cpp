@@ -22,7 +22,7 @@ double thread_seconds() {
 
 std::optional<double> loader_cost(const Configuration& resolved, std::int64_t batches) {
   const Configuration::Data& data = resolved.data;
-  if (dataset_kinds().get(data.name).reads_files && data.path.empty()) return {};
+  if (dataset_kinds().get(data.name).reads_files && data.source.path.empty()) return {};
   const Batches all =
       batches_of(resolved, open_dataset(data.name, dataset_options(resolved, Split::train)), Split::train);
   const BatchMemory memory = all.allocate();

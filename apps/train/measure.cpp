@@ -57,14 +57,14 @@ Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, 
 std::vector<std::int64_t> made_up_lengths(const Configuration& configuration, const SampleFields& inputs,
                                           std::int64_t samples) {
   std::int64_t longest = inputs.front().shape.front();
-  if (inputs.front().collation != Collation::stacked && configuration.data.length.empty()) {
+  if (inputs.front().collation != Collation::stacked && configuration.data.source.lengths.empty()) {
     const SampleFields fields =
         describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).fields;
     const auto same = std::ranges::find(fields, inputs.front().name, &SampleField::name);
     if (same != fields.end()) longest = std::min(longest, same->shape.front());
   }
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), longest);
-  if (const std::vector<double>& given = configuration.data.length; !given.empty())
+  if (const std::vector<std::int64_t>& given = configuration.data.source.lengths; !given.empty())
     for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = static_cast<std::int64_t>(given[i % given.size()]);
   return lengths;
 }
@@ -193,8 +193,7 @@ EvaluationBytes measure_evaluation(Training& training, const Configuration& conf
   Ledger& account = ledger(training.model().context().device);
   Configuration evaluated = configuration;
   evaluated.train.batch_size /= std::exchange(evaluated.train.accumulate, 1);
-  evaluated.data.mixup = evaluated.data.cutmix = 0;
-  evaluated.data.cutmix_minmax.clear();
+  evaluated.data.mix = {};
   EvaluationBytes bytes;
   const auto pass = [&](Model& model, const auto& run) {
     model.set_training(false);
@@ -207,7 +206,7 @@ EvaluationBytes measure_evaluation(Training& training, const Configuration& conf
   };
   if (training.heads() != nullptr)  // features, which come from both splits
     pass(training.classifier(), [&](Batch samples) { training.classifier().forward(std::move(samples)); });
-  if (const std::int64_t all = configuration.data.val_size; all > 0)
+  if (const std::int64_t all = configuration.data.source.validation_size; all > 0)
     evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
   pass(training.model(),
        [&](Batch samples) { training.task().run(training.model(), std::move(samples), TaskMode::evaluate); });

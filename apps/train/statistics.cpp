@@ -39,8 +39,8 @@ void warn_of_other_statistics(const Configuration& resolved) {
   if (!json.is_object()) return;
   const nlohmann::json own = json.value("pretrained_cfg", json);
   const std::vector<double> mean = channels_in(own, "mean"), deviation = channels_in(own, "std");
-  if (mean.empty() || mean.size() != deviation.size() || mean.size() != resolved.data.mean.size()) return;
-  if (is_near(mean, resolved.data.mean) && is_near(deviation, resolved.data.std)) return;
+  if (mean.empty() || mean.size() != deviation.size() || mean.size() != resolved.data.images.mean.size()) return;
+  if (is_near(mean, resolved.data.images.mean) && is_near(deviation, resolved.data.images.deviation)) return;
   print_error(fmt::format(
       "lacuna: warning: {} says that its weights were trained with other statistics of the images than these get: "
       "'data.mean=[{}]' 'data.std=[{}]' would be the same\n",

@@ -218,16 +218,16 @@ std::unique_ptr<Task> make_task(const Configuration& configuration, const Model&
   if (const auto found = options.find("class_weights"); found != options.end() && found->second == Tree("balanced"))
     found->second =
         fmt::format("{}", fmt::join(std::vector<int>(static_cast<std::size_t>(model.num_classes()), 1), ","));
-  for (const std::string_view name : tasks().get(configuration.task.name).weights)
-    if (const auto found = options.find(name); found != options.end()) {
+  for (const Field& field : tasks().get(configuration.task.name).options.fields())
+    if (const auto found = options.find(field.name); field.path == PathKind::path && found != options.end()) {
       std::string& from = found->second.text;
-      if (!from.empty()) from = weights_path(from, fmt::format("task.{}", name)).string();
+      if (!from.empty()) from = weights_path(from, fmt::format("task.{}", field.name)).string();
     }
   std::unique_ptr<Task> task = lacuna::make_task(configuration.task.name, options, model);
   DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
-  if (const Configuration::Data& given = configuration.data; !given.mean.empty()) {
+  if (const TransformOptions& given = configuration.data.images; !given.mean.empty()) {
     data.mean.assign(given.mean.begin(), given.mean.end());
-    data.deviation.assign(given.std.begin(), given.std.end());
+    data.deviation.assign(given.deviation.begin(), given.deviation.end());
   }
   task->see(data);
   return task;

@@ -91,7 +91,7 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_sample
       .identity = {{"train.seed", std::to_string(c.train.seed)},
                    {"task.name", c.task.name},
                    {"data.name", c.data.name},
-                   {"data.seed", std::to_string(c.data.seed)},
+                   {"data.seed", std::to_string(c.data.source.seed)},
                    {"data.train_size", std::to_string(training_samples.size())}}};
   const DatasetInfo& info = training_samples.info();  // classes that folders are named after may change
   if (std::ranges::find(info.fields, "encoded", &SampleField::name) != info.fields.end())

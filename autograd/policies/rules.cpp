@@ -271,6 +271,68 @@ std::string hold_text(const HoldRule& rule) {
   }
 }
 
+namespace {
+
+Names hold_names() {
+  Names names{"keep", "exact", "recompute"};
+  for (int bits = 1; bits <= 8; ++bits) names.push_back(fmt::format("int{}", bits));
+  names.emplace_back("slope2");
+  return names;
+}
+Names group_names() { return {"run", "heads", "channels"}; }
+
+/// `hold` sets `how` and `bits`.
+const Codec hold_codec{[](const Tree& from, void* value, const Limits& limits, std::string_view, Problems&) {
+                         std::string text, expected = detail::read_choice(from, limits, text);
+                         auto& rule = *static_cast<HoldRule*>(value);
+                         if (const auto hold = parse_hold(text)) {
+                           rule.how = hold->first;
+                           if (rule.how == HoldRule::How::quantize) rule.bits = hold->second;
+                         }
+                         return expected;
+                       },
+                       [](const void* value) -> Tree { return hold_text(*static_cast<const HoldRule*>(value)); },
+                       [](const Limits&) -> std::string { return "text"; }};
+/// `heads` and `channels` mean the same: the tensor's shape decides.
+const Codec groups_codec{
+    [](const Tree& from, void* value, const Limits& limits, std::string_view, Problems&) {
+      std::string text, expected = detail::read_choice(from, limits, text);
+      static_cast<HoldRule*>(value)->by_columns = !text.empty() && text != "run";
+      return expected;
+    },
+    [](const void* value) -> Tree { return static_cast<const HoldRule*>(value)->by_columns ? "channels" : "run"; },
+    [](const Limits&) -> std::string { return "text"; }};
+
+}  // namespace
+
+Fields HoldRule::fields() {
+  const auto whole = [](void* rule) { return rule; };
+  return {field("path", &HoldRule::path, "pattern on the path of the module whose op made the tensor"),
+          field("op", &HoldRule::op, "pattern on the op that made it"),
+          field("slot", &HoldRule::slot, "pattern on the tensor's name within the module"),
+          field("user", &HoldRule::user, "pattern on the ops that read it"),
+          {.name = "hold",
+           .codec = &hold_codec,
+           .address = whole,
+           .limits = {.names = hold_names},
+           .help = "how the tensor is held",
+           .must_be_given = true},
+          {.name = "groups",
+           .codec = &groups_codec,
+           .address = whole,
+           .limits = {.names = group_names},
+           .help = "elements that share a range"},
+          field("group_size", &HoldRule::group_size, group_sizes, group_size_help)};
+}
+
+std::string HoldRule::problem() const {
+  if (how == How::recompute && (op != "*" || slot != "*" || user != "*"))
+    return "`hold: recompute` takes a `path` alone, of a region";
+  if (how != How::quantize && (by_columns || group_size != HoldRule{}.group_size))
+    return fmt::format("`groups` and `group_size` belong to int1 to int8, got `hold: {}`", hold_text(*this));
+  return {};
+}
+
 std::unique_ptr<RuledPolicy> with_rules(std::unique_ptr<MemoryPolicy> base, std::vector<HoldRule> rules,
                                         std::vector<std::string> recompute) {
   return std::make_unique<RuledPolicy>(std::move(base), std::move(rules), std::move(recompute));

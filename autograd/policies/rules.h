@@ -23,6 +23,8 @@ struct HoldRule {
   bool by_columns = false;  // group columns within heads or channels, not runs
   std::int64_t group_size = 256;
 
+  static Fields fields();
+  std::string problem() const;
   bool operator==(const HoldRule&) const = default;
 };
 

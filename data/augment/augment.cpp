@@ -8,6 +8,34 @@
 #include <algorithm>
 #include <cmath>
 
+namespace lacuna {
+
+Fields AugmentOptions::fields() {
+  using A = AugmentOptions;
+  return {
+      field("auto_augment", &A::auto_augment, augments,
+            "timm's `--aa`: `rand-m9-mstd0.5-inc1` and other RandAugment strings, `original`, `originalr`, `v0`, `v0r` "
+            "(AutoAugment), `3a` (3-Augment), `augmix-m5-w4-d2`; empty: none; see [data.md](data.md)"),
+      field("color_jitter", &A::color_jitter, between(0, 10), or_one, augments,
+            "strength of brightness, contrast and saturation jitter: one number, or three, or four with hue's last "
+            "(0.5 at most); empty: none"),
+      field("color_jitter_probability", &A::color_jitter_probability, up_to(1), augments,
+            "probability of colour jitter"),
+      field("force_color_jitter", &A::force_color_jitter, augments,
+            "apply `color_jitter` together with an `auto_augment` other than `3a`"),
+      field("grayscale_probability", &A::grayscale_probability, up_to(1), augments,
+            "probability of conversion to grayscale"),
+      field("blur_probability", &A::blur_probability, up_to(1), augments,
+            "probability of Gaussian blur, with a deviation of 0.1 to 2 pixels"),
+      field("erase_probability", &A::erase_probability, up_to(1), augments,
+            "probability of random erasing, after normalisation"),
+      field("erase_mode", &A::erase_mode, one_of({"const", "rand", "pixel"}), augments,
+            "fill of erased rectangles: zero, one random colour, or noise"),
+      field("erase_count", &A::erase_count, between(1, 8), augments, "most rectangles to erase per image")};
+}
+
+}  // namespace lacuna
+
 namespace lacuna::augment {
 
 void check(const AugmentOptions& options) {

@@ -1,6 +1,8 @@
 // Augmentation options other than crop and flip.
 #pragma once
 
+#include "core/schema.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +21,7 @@ struct AugmentOptions {
   std::string erase_mode = "pixel";  // const, rand or pixel
   std::int64_t erase_count = 1;      // maximum number of rectangles
 
+  static Fields fields();
   bool operator==(const AugmentOptions&) const = default;
 };
 

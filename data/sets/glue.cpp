@@ -125,7 +125,7 @@ struct GlueOptions : TextOptions {
     return Fields{field("task", &GlueOptions::task,
                         "`cola`, `sst2`, `mrpc`, `stsb`, `qqp`, `mnli`, `mnli_mismatched` (evaluates on the "
                         "mismatched genres), `ax` (on the diagnostic set), `qnli`, `rte` or `wnli`"),
-                  field("labels", &GlueOptions::labels,
+                  field("labels", &GlueOptions::labels, PathKind::if_text_file,
                         "names of the task's classes in another order, as `contradiction, entailment, neutral`")} +
            rows_of_base<GlueOptions, TextOptions>();
   }

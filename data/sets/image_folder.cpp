@@ -19,14 +19,14 @@ struct ImageFolderKeys {
 
   static Fields fields() {
     using O = ImageFolderKeys;
-    return {field("validation", &O::validation,
+    return {field("validation", &O::validation, is_path,
                   "folder or archive to evaluate on; empty: `val`, `test` or the like in data.path"),
             field("val_fraction", &O::val_fraction, val_fractions,
                   "fraction of each class held out for evaluation, drawn by data.seed, if there is no folder for it"),
-            field("val_labels", &O::val_labels,
+            field("val_labels", &O::val_labels, is_path,
                   "file with names and classes of validation images that lie in one folder, as ImageNet's "
                   "LOC_val_solution.csv; empty: detected beside them"),
-            field("labels", &O::labels,
+            field("labels", &O::labels, PathKind::if_text_file,
                   "names of the classes in their order, as `cat, dog`, or a file `.txt` with one per line; empty: the "
                   "folders")};
   }

@@ -36,20 +36,20 @@ struct ImageTableOptions {
 
   static Fields fields() {
     using O = ImageTableOptions;
-    return {
-        field("image", &O::image, "column of the image's path, by name or by number from 1; empty: detected"),
-        field("label", &O::label, "column of the label; empty: detected"),
-        field("labels", &O::labels,
-              "names of the classes in their order, or a file `.txt` of them; `numbers`: labels are numbers to "
-              "predict; empty: detected"),
-        field("separator", &O::separator,
-              "separator between the labels of an image that may have several, as `|`; empty: it has one, or a "
-              "list of JSON"),
-        field("images", &O::images, "folder that paths are relative to; empty: that of the table"),
-        field("extension", &O::extension, "extension to append to paths, as `.jpg`"),
-        field("validation", &O::validation, "table to evaluate on; empty: `val` or the like beside the training table"),
-        field("val_fraction", &O::val_fraction, val_fractions,
-              "fraction of each class held out for evaluation, drawn by data.seed, if there is no table for it")};
+    return {field("image", &O::image, "column of the image's path, by name or by number from 1; empty: detected"),
+            field("label", &O::label, "column of the label; empty: detected"),
+            field("labels", &O::labels, PathKind::if_text_file,
+                  "names of the classes in their order, or a file `.txt` of them; `numbers`: labels are numbers to "
+                  "predict; empty: detected"),
+            field("separator", &O::separator,
+                  "separator between the labels of an image that may have several, as `|`; empty: it has one, or a "
+                  "list of JSON"),
+            field("images", &O::images, is_path, "folder that paths are relative to; empty: that of the table"),
+            field("extension", &O::extension, "extension to append to paths, as `.jpg`"),
+            field("validation", &O::validation, is_path,
+                  "table to evaluate on; empty: `val` or the like beside the training table"),
+            field("val_fraction", &O::val_fraction, val_fractions,
+                  "fraction of each class held out for evaluation, drawn by data.seed, if there is no table for it")};
   }
 };
 

@@ -12,7 +12,7 @@ struct PlainOptions : TextOptions {
   std::string validation;
 
   static Fields fields() {
-    return Fields{field("validation", &PlainOptions::validation, validation_file_help)} +
+    return Fields{field("validation", &PlainOptions::validation, is_path, validation_file_help)} +
            rows_of_base<PlainOptions, TextOptions>();
   }
 };

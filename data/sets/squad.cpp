@@ -27,7 +27,7 @@ struct SquadOptions : TextOptions {
 
   SquadOptions() { max_length = 384; }  // as transformers' run_qa.py
   static Fields fields() {
-    return Fields{field("validation", &SquadOptions::validation, validation_file_help),
+    return Fields{field("validation", &SquadOptions::validation, is_path, validation_file_help),
                   field("stride", &SquadOptions::stride, NumberRange{.low = 0, .high = 1 << 20},
                         "tokens that two windows of a long passage share")} +
            rows_of_base<SquadOptions, TextOptions>();

@@ -23,10 +23,10 @@ struct TaggedOptions : TextOptions {
   std::string validation, words = "tokens", tags = "tags", labels;
 
   static Fields fields() {
-    return Fields{field("validation", &TaggedOptions::validation, validation_file_help),
+    return Fields{field("validation", &TaggedOptions::validation, is_path, validation_file_help),
                   field("words", &TaggedOptions::words, "key of the list of words"),
                   field("tags", &TaggedOptions::tags, "key of the list of labels: a name or number per word"),
-                  field("labels", &TaggedOptions::labels,
+                  field("labels", &TaggedOptions::labels, PathKind::if_text_file,
                         "names of the labels in their order, as `O, B-PER, I-PER`; empty: those of the file")} +
            rows_of_base<TaggedOptions, TextOptions>();
   }

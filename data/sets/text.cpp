@@ -27,13 +27,13 @@ struct OwnTextOptions : TextOptions {
 
   static Fields fields() {
     using O = OwnTextOptions;
-    return Fields{field("validation", &O::validation, validation_file_help),
+    return Fields{field("validation", &O::validation, is_path, validation_file_help),
                   field("text", &O::text, "column of the text, by name or by number from 1; empty: detected"),
                   field("pair", &O::pair, "column of a second text; empty: none"),
                   field("separate", &O::separate,
                         "whether the second text is a sequence of its own, as for sentence embeddings"),
                   field("label", &O::label, "column of the label; empty: detected"),
-                  field("labels", &O::labels,
+                  field("labels", &O::labels, PathKind::if_text_file,
                         "names of the classes in their order, as `negative, positive`; `numbers`: labels are numbers "
                         "to predict; empty: detected")} +
            rows_of_base<OwnTextOptions, TextOptions>();

@@ -32,14 +32,14 @@ struct WebDatasetOptions {
 
   static Fields fields() {
     using O = WebDatasetOptions;
-    return {
-        field("validation", &O::validation,
-              "shards to evaluate on, named as in data.path; empty: those in data.path with `val`, `test` or the "
-              "like in their names"),
-        field("val_fraction", &O::val_fraction, val_fractions,
-              "fraction of each class held out for evaluation, drawn by data.seed, if there are no shards for it"),
-        field("label", &O::label, "key of the label in the `.json` of samples without `.cls`"),
-        field("labels", &O::labels, "names of the classes in their order, or a file `.txt` of them; empty: detected")};
+    return {field("validation", &O::validation, is_path,
+                  "shards to evaluate on, named as in data.path; empty: those in data.path with `val`, `test` or the "
+                  "like in their names"),
+            field("val_fraction", &O::val_fraction, val_fractions,
+                  "fraction of each class held out for evaluation, drawn by data.seed, if there are no shards for it"),
+            field("label", &O::label, "key of the label in the `.json` of samples without `.cls`"),
+            field("labels", &O::labels, PathKind::if_text_file,
+                  "names of the classes in their order, or a file `.txt` of them; empty: detected")};
   }
 };
 

@@ -135,7 +135,7 @@ std::array<std::pair<std::string_view, Padding>, 2> names_of(Padding) {
 
 Fields TextOptions::fields() {
   return {
-      field("tokenizer", &TextOptions::tokenizer,
+      field("tokenizer", &TextOptions::tokenizer, is_path,
             "folder with `tokenizer.json` or `vocab.txt`, or one of these files; empty: that of the folder model.from"),
       field("max_length", &TextOptions::max_length, NumberRange{.low = 3, .high = 1 << 20},
             "tokens per sample; longer texts are truncated"),

@@ -68,12 +68,12 @@ std::vector<HyperParameter> read_values(const ConfigReader& config, std::initial
   return values;
 }
 
-void write_values(const KnownValues& values, std::initializer_list<const char*> keys, nlohmann::ordered_json& config) {
-  for (const char* const key : keys) config[key] = to_json(values.at(key));
+void write_values(const Options& options, std::initializer_list<const char*> keys, nlohmann::ordered_json& config) {
+  for (const char* const key : keys) config[key] = to_json(options.write(*options.find(key)));
 }
 
-std::string class_name(std::string_view prefix, const KnownValues& values) {
-  const std::string& head = values.text("head");
+std::string class_name(std::string_view prefix, const Options& options) {
+  const std::string head = options.write(*options.find("head")).text;
   const std::string_view suffix = head == "tokens"      ? "ForTokenClassification"
                                   : head == "span"      ? "ForQuestionAnswering"
                                   : head == "masked_lm" ? "ForMaskedLM"
@@ -90,8 +90,8 @@ std::vector<HyperParameter> read_bert(const ConfigReader& config) {
                       "layer_norm_eps"},
                      "hidden_act");
 }
-std::string write_bert(const KnownValues& values, nlohmann::ordered_json& config) {
-  write_values(values,
+std::string write_bert(const Options& options, nlohmann::ordered_json& config) {
+  write_values(options,
                {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
                 "max_position_embeddings", "type_vocab_size", "pad_token_id", "hidden_act", "hidden_dropout_prob",
                 "attention_probs_dropout_prob", "classifier_dropout", "initializer_range", "layer_norm_eps"},
@@ -104,8 +104,8 @@ std::vector<HyperParameter> read_distilbert(const ConfigReader& config) {
       config, {"vocab_size", "dim", "n_layers", "n_heads", "hidden_dim", "max_position_embeddings", "pad_token_id"},
       {"dropout", "attention_dropout", "seq_classif_dropout", "qa_dropout", "initializer_range"}, "activation");
 }
-std::string write_distilbert(const KnownValues& values, nlohmann::ordered_json& config) {
-  write_values(values,
+std::string write_distilbert(const Options& options, nlohmann::ordered_json& config) {
+  write_values(options,
                {"vocab_size", "dim", "n_layers", "n_heads", "hidden_dim", "max_position_embeddings", "pad_token_id",
                 "activation", "dropout", "attention_dropout", "seq_classif_dropout", "qa_dropout", "initializer_range"},
                config);
@@ -132,7 +132,7 @@ const RegisterTransformersType bert(
                .ignored_heads = {"cls.predictions.decoder.", "cls.seq_relationship."}},
      .read = read_bert,
      .write = write_bert,
-     .class_of = [](const KnownValues& values) { return class_name("Bert", values); }});
+     .class_of = [](const Options& options) { return class_name("Bert", options); }});
 
 const RegisterTransformersType distilbert(
     "distilbert",
@@ -153,7 +153,7 @@ const RegisterTransformersType distilbert(
                .ignored_heads = {"vocab_projector.weight"}},
      .read = read_distilbert,
      .write = write_distilbert,
-     .class_of = [](const KnownValues& values) { return class_name("DistilBert", values); }});
+     .class_of = [](const Options& options) { return class_name("DistilBert", options); }});
 
 }  // namespace
 }  // namespace lacuna

@@ -1,4 +1,5 @@
 // ConvNeXt in timm's and transformers' conventions.
+#include "models/convnext.h"
 #include "models/folders/timm.h"
 #include "models/folders/transformers.h"
 
@@ -8,10 +9,10 @@
 namespace lacuna {
 namespace {
 
-std::string timm_lacks(const KnownValues& values) {
-  if (values.real("head_norm_eps") == values.real("norm_eps")) return {};
-  return fmt::format("its head_norm_eps is {}, and its norm_eps {}", values.real("head_norm_eps"),
-                     values.real("norm_eps"));
+std::string timm_lacks(const Options& options) {
+  const auto& convnext = options.as<ConvNextOptions>();
+  if (convnext.head_norm_eps == convnext.norm_eps) return {};
+  return fmt::format("its head_norm_eps is {}, and its norm_eps {}", convnext.head_norm_eps.value(), convnext.norm_eps);
 }
 
 const RegisterTimmForm of_timm("convnext", {.keywords = {{"in_channels", "in_chans"},
@@ -43,40 +44,39 @@ std::vector<HyperParameter> read(const ConfigReader& config) {
   return values;
 }
 
-std::string write(const KnownValues& values, nlohmann::ordered_json& config) {
-  if (values.integer("kernel_size") != 7) return fmt::format("its kernel_size is {}", values.integer("kernel_size"));
-  if (values.real("norm_eps") != inner_eps) return fmt::format("its norm_eps is {}", values.real("norm_eps"));
-  const std::vector<std::int64_t>& depths = values.integers("depths");
-  config = {{"image_size", values.pair("image_size").first},
-            {"num_channels", values.integer("in_channels")},
-            {"patch_size", values.integer("patch_size")},
-            {"num_stages", std::ssize(depths)},
-            {"depths", depths},
-            {"hidden_sizes", values.integers("dims")},
+std::string write(const Options& options, nlohmann::ordered_json& config) {
+  const auto& convnext = options.as<ConvNextOptions>();
+  if (convnext.kernel_size != 7) return fmt::format("its kernel_size is {}", convnext.kernel_size);
+  if (convnext.norm_eps != inner_eps) return fmt::format("its norm_eps is {}", convnext.norm_eps);
+  config = {{"image_size", convnext.image_size.height},
+            {"num_channels", convnext.in_channels},
+            {"patch_size", convnext.patch_size},
+            {"num_stages", std::ssize(convnext.depths)},
+            {"depths", convnext.depths},
+            {"hidden_sizes", convnext.dims},
             {"hidden_act", "gelu"},
-            {"layer_scale_init_value", values.real("ls_init_value")},
-            {"layer_norm_eps", values.real("head_norm_eps")},
-            {"drop_path_rate", values.real("drop_path_rate")}};
+            {"layer_scale_init_value", convnext.layer_scale},
+            {"layer_norm_eps", convnext.head_norm_eps.value()},
+            {"drop_path_rate", convnext.drop_path_rate}};
   return {};
 }
 
 const RegisterTransformersType convnext(
-    "convnext",
-    {.family = "convnext",
-     .architecture = "ConvNextForImageClassification",
-     .names = {.base = "convnext.",
-               .body = {{"embeddings.patch_embeddings.", "stem.0."},
-                        {"embeddings.layernorm.", "stem.1."},
-                        {"encoder.stages.*.layers.*.dwconv.", "stages.*.blocks.*.conv_dw."},
-                        {"encoder.stages.*.layers.*.layernorm.", "stages.*.blocks.*.norm."},
-                        {"encoder.stages.*.layers.*.pwconv1.", "stages.*.blocks.*.mlp.fc1."},
-                        {"encoder.stages.*.layers.*.pwconv2.", "stages.*.blocks.*.mlp.fc2."},
-                        {"encoder.stages.*.layers.*.layer_scale_parameter", "stages.*.blocks.*.gamma"},
-                        {"encoder.stages.*.downsampling_layer.", "stages.*.downsample."},
-                        {"layernorm.", "head.norm."}},
-               .heads = {{"classifier.", "head.fc."}}},
-     .read = read,
-     .write = write});
+    "convnext", {.family = "convnext",
+                 .architecture = "ConvNextForImageClassification",
+                 .names = {.base = "convnext.",
+                           .body = {{"embeddings.patch_embeddings.", "stem.0."},
+                                    {"embeddings.layernorm.", "stem.1."},
+                                    {"encoder.stages.*.layers.*.dwconv.", "stages.*.blocks.*.conv_dw."},
+                                    {"encoder.stages.*.layers.*.layernorm.", "stages.*.blocks.*.norm."},
+                                    {"encoder.stages.*.layers.*.pwconv1.", "stages.*.blocks.*.mlp.fc1."},
+                                    {"encoder.stages.*.layers.*.pwconv2.", "stages.*.blocks.*.mlp.fc2."},
+                                    {"encoder.stages.*.layers.*.layer_scale_parameter", "stages.*.blocks.*.gamma"},
+                                    {"encoder.stages.*.downsampling_layer.", "stages.*.downsample."},
+                                    {"layernorm.", "head.norm."}},
+                           .heads = {{"classifier.", "head.fc."}}},
+                 .read = read,
+                 .write = write});
 
 }  // namespace
 }  // namespace lacuna

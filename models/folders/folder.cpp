@@ -22,11 +22,10 @@ std::optional<ModelFolder> read_model_folder(const fs::path& path) {
   if (!is_folder && !json->contains("architecture") && !json->contains("model_type"))
     return {};  // about something else
   ModelFolder folder = is_timm_config(*json) ? read_timm_config(*json, file) : read_transformers_config(*json, file);
-  const auto classes = std::ranges::find(folder.hyper_parameters, "num_classes", &HyperParameter::key);
-  if (!folder.labels.empty() && classes != folder.hyper_parameters.end() &&
-      classes->value != HyperValue(std::int64_t{std::ssize(folder.labels)})) {
+  const Tree* const classes = find_value(folder.hyper_parameters, "num_classes");
+  if (!folder.labels.empty() && classes != nullptr && *classes != Tree(std::ssize(folder.labels))) {
     folder.notes.push_back(
-        fmt::format("{} names of labels for {} classes are left out", folder.labels.size(), to_string(classes->value)));
+        fmt::format("{} names of labels for {} classes are left out", folder.labels.size(), to_yaml(*classes)));
     folder.labels.clear();
   }
   return folder;
@@ -36,8 +35,8 @@ std::string task_of(const ModelFolder& folder, const Model& model) {
   std::string problem = folder.problem;
   if (problem.empty()) {
     const std::vector<HyperParameter> all = describe_model(folder.model, folder.hyper_parameters).hyper_parameters;
-    const auto head = std::ranges::find(all, "head", &HyperParameter::key);
-    problem = head == all.end() ? "classification" : std::get<std::string>(head->value);
+    const Tree* const head = find_value(all, "head");
+    problem = head == nullptr ? "classification" : head->text;
   }
   if (problem == "classification") problem = model.num_classes() == 1 ? "regression" : "single_label_classification";
   for (const std::string& name : tasks().names())

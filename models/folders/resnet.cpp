@@ -1,4 +1,5 @@
 // ResNets in timm's and transformers' conventions.
+#include "models/resnet.h"
 #include "models/folders/timm.h"
 #include "models/folders/transformers.h"
 
@@ -8,10 +9,11 @@
 namespace lacuna {
 namespace {
 
-std::string timm_lacks(const KnownValues& values) {
+std::string timm_lacks(const Options& options) {
+  const auto& resnet = options.as<ResNetOptions>();
   constexpr std::int64_t timms_width = 64;
-  if (values.text("stem") == "imagenet" && values.integer("stem_width") != timms_width)
-    return fmt::format("its stem_width is {}, and timm's is {}", values.integer("stem_width"), timms_width);
+  if (resnet.stem == ResNetOptions::Stem::imagenet && resnet.stem_width != timms_width)
+    return fmt::format("its stem_width is {}, and timm's is {}", resnet.stem_width, timms_width);
   return {};
 }
 
@@ -52,18 +54,18 @@ std::vector<HyperParameter> read(const ConfigReader& config) {
           {"stem_width", config.integer("embedding_size", 64)}};
 }
 
-std::string write(const KnownValues& values, nlohmann::ordered_json& config) {
-  if (values.text("stem") != "imagenet") return fmt::format("its stem is {}", values.text("stem"));
-  if (values.flag("avg_down")) return "its avg_down is true";
-  if (values.integer("cardinality") != 1 || values.integer("base_width") != 64) return "its blocks are groups";
-  const bool bottleneck = values.text("block") == "bottleneck";
-  std::vector<std::int64_t> sizes = values.integers("channels");
-  for (std::int64_t& size : sizes) size *= bottleneck ? expansion : 1;
-  config = {{"num_channels", values.integer("in_channels")},
-            {"embedding_size", values.integer("stem_width")},
+std::string write(const Options& options, nlohmann::ordered_json& config) {
+  const auto& resnet = options.as<ResNetOptions>();
+  if (resnet.stem != ResNetOptions::Stem::imagenet) return fmt::format("its stem is {}", to_name(resnet.stem));
+  if (resnet.average_shortcut) return "its avg_down is true";
+  if (resnet.cardinality != 1 || resnet.base_width != 64) return "its blocks are groups";
+  std::vector<std::int64_t> sizes = resnet.channels;
+  for (std::int64_t& size : sizes) size *= resnet.block == ResNetOptions::Block::bottleneck ? expansion : 1;
+  config = {{"num_channels", resnet.in_channels},
+            {"embedding_size", resnet.stem_width},
             {"hidden_sizes", sizes},
-            {"depths", values.integers("layers")},
-            {"layer_type", values.text("block")},
+            {"depths", resnet.layers},
+            {"layer_type", to_name(resnet.block)},
             {"hidden_act", "relu"},
             {"downsample_in_first_stage", false},
             {"downsample_in_bottleneck", false}};

@@ -1,4 +1,5 @@
 // Swin, both versions, in timm's and transformers' conventions.
+#include "models/swin.h"
 #include "models/folders/timm.h"
 #include "models/folders/transformers.h"
 
@@ -71,13 +72,10 @@ std::vector<HyperParameter> read(const ConfigReader& config) {
 }
 
 /// A stage whose map is not made of whole windows; -1: there is none.
-std::int64_t padded_stage(const KnownValues& values) {
-  const auto [window_height, window_width] = values.pair("window_size");
-  const std::int64_t patch = values.integer("patch_size");
-  auto [height, width] = values.pair("image_size");
-  height /= patch;
-  width /= patch;
-  for (std::size_t stage = 0; stage < values.integers("depths").size(); ++stage) {
+std::int64_t padded_stage(const SwinOptions& swin) {
+  const auto [window_height, window_width] = swin.window;
+  std::int64_t height = swin.image_size.height / swin.patch_size, width = swin.image_size.width / swin.patch_size;
+  for (std::size_t stage = 0; stage < swin.depths.size(); ++stage) {
     if (height % window_height != 0 || width % window_width != 0) return static_cast<std::int64_t>(stage);
     height = (height + 1) / 2;
     width = (width + 1) / 2;
@@ -85,8 +83,9 @@ std::int64_t padded_stage(const KnownValues& values) {
   return -1;
 }
 
-std::vector<std::string> notes(const KnownValues& values) {
-  const std::int64_t stage = padded_stage(values);
+template <class S>
+std::vector<std::string> notes(const Options& options) {
+  const std::int64_t stage = padded_stage(options.as<S>());
   if (stage < 0) return {};
   return {
       fmt::format("the map of stage {} is no multiple of the window: maps are padded as timm does it, after rolling, "
@@ -94,27 +93,24 @@ std::vector<std::string> notes(const KnownValues& values) {
                   stage)};
 }
 
-std::string write(const KnownValues& values, nlohmann::ordered_json& config) {
-  const auto [height, width] = values.pair("image_size");
-  const auto [window_height, window_width] = values.pair("window_size");
-  if (window_height != window_width) return "its window is no square";
-  if (height != width) return "its images are no squares";
-  if (const std::int64_t stage = padded_stage(values); stage >= 0)
+std::string write(const SwinOptions& swin, nlohmann::ordered_json& config) {
+  if (swin.window.first != swin.window.second) return "its window is no square";
+  if (!swin.image_size.is_square()) return "its images are no squares";
+  if (const std::int64_t stage = padded_stage(swin); stage >= 0)
     return fmt::format("the map of stage {} is no multiple of the window, which transformers pads otherwise", stage);
-  const std::vector<std::int64_t>& depths = values.integers("depths");
-  config = {{"image_size", height},
-            {"patch_size", values.integer("patch_size")},
-            {"num_channels", values.integer("in_channels")},
-            {"embed_dim", values.integer("embed_dim")},
-            {"depths", depths},
-            {"num_heads", values.integers("num_heads")},
-            {"window_size", window_height},
-            {"mlp_ratio", values.real("mlp_ratio")},
-            {"qkv_bias", values.flag("qkv_bias")},
-            {"hidden_size", values.integer("embed_dim") << (depths.size() - 1)},
+  config = {{"image_size", swin.image_size.height},
+            {"patch_size", swin.patch_size},
+            {"num_channels", swin.in_channels},
+            {"embed_dim", swin.embed_dim},
+            {"depths", swin.depths},
+            {"num_heads", swin.num_heads},
+            {"window_size", swin.window.first},
+            {"mlp_ratio", swin.mlp_ratio},
+            {"qkv_bias", swin.qkv_bias},
+            {"hidden_size", swin.embed_dim << (swin.depths.size() - 1)},
             {"hidden_act", "gelu"},
-            {"hidden_dropout_prob", values.real("proj_drop_rate")},
-            {"drop_path_rate", values.real("drop_path_rate")},
+            {"hidden_dropout_prob", swin.proj_drop_rate},
+            {"drop_path_rate", swin.drop_path_rate},
             {"use_absolute_embeddings", false},
             {"layer_norm_eps", 1e-5}};
   return {};
@@ -142,8 +138,9 @@ const RegisterTransformersType swin(
                        .heads = {{"classifier.", "head.fc."}},
                        .ignored = {"encoder.layers.*.blocks.*.attention.self.relative_position_index"}},
              .read = read,
-             .write = write,
-             .notes = notes});
+             .write = [](const Options& options,
+                         nlohmann::ordered_json& config) { return write(options.as<SwinOptions>(), config); },
+             .notes = notes<SwinOptions>});
 
 const RegisterTransformersType swin_v2(
     "swinv2",
@@ -173,12 +170,13 @@ const RegisterTransformersType swin_v2(
            return values;
          },
      .write =
-         [](const KnownValues& values, nlohmann::ordered_json& config) {
-           std::string refusal = write(values, config);
-           config["pretrained_window_sizes"] = values.integers("pretrained_window_sizes");
+         [](const Options& options, nlohmann::ordered_json& config) {
+           const auto& own = options.as<SwinV2Options>();
+           std::string refusal = write(own, config);
+           config["pretrained_window_sizes"] = own.pretrained_windows;
            return refusal;
          },
-     .notes = notes});
+     .notes = notes<SwinV2Options>});
 
 }  // namespace
 }  // namespace lacuna

@@ -51,11 +51,9 @@ std::vector<std::string> labels_in(const ConfigReader& config, const char* key) 
 }
 
 /// A size that timm writes as two alike, as one.
-HyperValue side_of_square(std::string_view key, const HyperValue& value) {
-  const auto* const sides = std::get_if<std::vector<std::int64_t>>(&value);
+Tree side_of_square(std::string_view key, const Tree& value) {
   const bool is_size = key == "image_size" || key == "patch_size" || key == "window_size";
-  if (!is_size || sides == nullptr || sides->size() != 2 || sides->front() != sides->back()) return value;
-  return sides->front();
+  return is_size && value.items.size() == 2 && value.items[0] == value.items[1] ? value.items[0] : value;
 }
 
 void read_arguments(const ordered_json& arguments, const TimmForm& form, ModelFolder& folder) {
@@ -73,7 +71,7 @@ void read_arguments(const ordered_json& arguments, const TimmForm& form, ModelFo
       if (ours.starts_with("init_value") || ours.starts_with("ls_init")) folder.hyper_parameters.push_back({ours, 0.0});
       continue;
     }
-    const std::optional<HyperValue> known = hyper_value(value);
+    const std::optional<Tree> known = hyper_value(value);
     if (!known)
       reject("{}: expected `model_args.{}` to be a value or a list of whole numbers, got {}", folder.config.string(),
              key, value.dump());
@@ -85,12 +83,12 @@ void read_input_size(const ConfigReader& config, ModelFolder& folder) {
   const std::vector<std::int64_t> size = config.integers("input_size", {});  // channels, height, width
   if (size.empty()) return;
   if (size.size() != 3) config.refuse("input_size", "channels, height and width");
-  const auto add = [&](const char* key, HyperValue value) {
+  const auto add = [&](const char* key, Tree value) {
     if (std::ranges::find(folder.hyper_parameters, key, &HyperParameter::key) == folder.hyper_parameters.end())
       folder.hyper_parameters.push_back({key, std::move(value)});
   };
   add("in_channels", size[0]);
-  add("image_size", size[1] == size[2] ? HyperValue(size[1]) : HyperValue(std::vector{size[1], size[2]}));
+  add("image_size", size[1] == size[2] ? Tree(size[1]) : Tree(std::vector{size[1], size[2]}));
 }
 
 }  // namespace
@@ -144,41 +142,41 @@ std::string_view keyword_of(const TimmForm& form, std::string_view key) {
   return found == form.keywords.end() ? std::string_view() : found->theirs;
 }
 
-TimmModel as_arguments_of(const std::string& base, const KnownValues& values, const TimmForm& form) {
+TimmModel as_arguments_of(const std::string& base, const ModelDescription& description, const TimmForm& form) {
   TimmModel model{.architecture = base};
-  const KnownValues defaults(describe_model(base, {}).hyper_parameters);
-  for (const auto& [key, value] : values.all()) {
-    const HyperValue* const usual = defaults.find(key);
+  const std::vector<HyperParameter> defaults = describe_model(base, {}).hyper_parameters;
+  for (const auto& [key, value] : description.hyper_parameters) {
+    const Tree* const usual = find_value(defaults, key);
     if (key == "num_classes" || contains(form.of_ours, key) || (usual != nullptr && value == *usual)) continue;
     const std::string_view keyword = keyword_of(form, key);
     if (keyword.empty() && key == "image_size") continue;  // any size; `input_size` tells it
     if (keyword.empty())
-      model.refusal = fmt::format("its {} is {}, and that of timm's {} is {}", key, to_string(value), base,
-                                  usual == nullptr ? "none" : to_string(*usual));
-    const bool none = key.starts_with("ls_init") && value == HyperValue(0.0);
+      model.refusal = fmt::format("its {} is {}, and that of timm's {} is {}", key, to_yaml(value), base,
+                                  usual == nullptr ? "none" : to_yaml(*usual));
+    const bool none = key.starts_with("ls_init") && value == Tree(0);
     model.arguments[std::string(keyword)] = none ? ordered_json(nullptr) : to_json(value);
   }
-  if (model.refusal.empty() && form.refusal != nullptr) model.refusal = form.refusal(values);
+  if (model.refusal.empty() && form.refusal != nullptr) model.refusal = form.refusal(description.options);
   return model;
 }
 
 TimmModel timm_model(const ModelFolder& description) {
   const std::string name = without_tag(description.model);
   const TimmForm& form = form_of(name);
-  const KnownValues values(describe_model(name, description.hyper_parameters).hyper_parameters);
+  const ModelDescription described = describe_model(name, description.hyper_parameters);
   std::vector<std::string> bases(form.bases.begin(), form.bases.end());
   if (!form.keywords.empty() && model_presets().contains(name) && !contains(form.own, name))
     bases.insert(bases.begin(), name);
   TimmModel first{.refusal = fmt::format("timm has no {}", name)};
   for (const std::string& base : bases) {
-    TimmModel model = as_arguments_of(base, values, form);
+    TimmModel model = as_arguments_of(base, described, form);
     if (model.refusal.empty()) return model;
     if (&base == &bases.front()) first.refusal = model.refusal;
   }
   first.architecture = name;  // under our names, for Lacuna alone
-  const KnownValues defaults(describe_model(name, {}).hyper_parameters);
-  for (const auto& [key, value] : values.all())
-    if (const HyperValue* const usual = defaults.find(key);
+  const std::vector<HyperParameter> defaults = describe_model(name, {}).hyper_parameters;
+  for (const auto& [key, value] : described.hyper_parameters)
+    if (const Tree* const usual = find_value(defaults, key);
         key != "num_classes" && (usual == nullptr || value != *usual))
       first.arguments[key] = to_json(value);
   return first;

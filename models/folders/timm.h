@@ -11,13 +11,13 @@ struct TimmForm {
   struct Keyword {
     std::string_view ours, theirs;
   };
-  std::vector<Keyword> keywords;             // of the arguments that every architecture takes
-  std::vector<std::string_view> bases{};     // presets that, with arguments, are any model of the family
-  std::vector<std::string_view> own{};       // presets that timm lacks
-  std::vector<std::string_view> of_ours{};   // hyper-parameters that change nothing that is computed
-  std::vector<std::string_view> of_theirs{}; // arguments that change nothing here
-  std::string_view pool{};                   // the one `global_pool` that the family has; empty: it is a keyword
-  std::string (*refusal)(const KnownValues& values) = nullptr;  // why timm lacks such a model; empty: it may have it
+  std::vector<Keyword> keywords;              // of the arguments that every architecture takes
+  std::vector<std::string_view> bases{};      // presets that, with arguments, are any model of the family
+  std::vector<std::string_view> own{};        // presets that timm lacks
+  std::vector<std::string_view> of_ours{};    // hyper-parameters that change nothing that is computed
+  std::vector<std::string_view> of_theirs{};  // arguments that change nothing here
+  std::string_view pool{};                    // the one `global_pool` that the family has; empty: it is a keyword
+  std::string (*refusal)(const Options& options) = nullptr;  // why timm lacks such a model; empty: it may have it
 };
 Registry<TimmForm>& timm_forms();
 struct RegisterTimmForm {

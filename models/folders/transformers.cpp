@@ -147,14 +147,13 @@ struct Written {
 };
 Written written(const ModelFolder& description) {
   const ModelDescription model = describe_model(description.model, description.hyper_parameters);
-  const KnownValues values(model.hyper_parameters);
   Written last{.refusal = fmt::format("transformers has no model like {}", model.family)};
   for (const std::string& model_type : transformers_types().names()) {
     const TransformersType& type = transformers_types().get(model_type);
     if (type.family != model.family || !type.write) continue;
     last = {.model_type = model_type};
-    last.refusal = type.write(values, last.config);
-    last.architecture = type.class_of ? type.class_of(values) : std::string(type.architecture);
+    last.refusal = type.write(model.options, last.config);
+    last.architecture = type.class_of ? type.class_of(model.options) : std::string(type.architecture);
     if (last.refusal.empty()) return last;
   }
   return last;
@@ -210,10 +209,10 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   const std::int64_t side = read_preparation(file.parent_path() / "preprocessor_config.json", folder.images);
   if (side > 0 && !config.says("image_size")) folder.hyper_parameters.push_back({"image_size", side});
   folder.problem = config.text("problem_type", "");
-  const std::vector<HyperParameter> all = describe_model(folder.model, folder.hyper_parameters).hyper_parameters;
-  if (std::ranges::find(all, "pooling", &HyperParameter::key) != all.end()) read_pooling(file.parent_path(), folder);
+  const Options options = describe_model(folder.model, folder.hyper_parameters).options;
+  if (options.find("pooling") != nullptr) read_pooling(file.parent_path(), folder);
   if (!type.names.body.empty()) folder.names = std::make_shared<const TensorNames>(type.names);
-  if (type.notes) folder.notes = type.notes(KnownValues(all));
+  if (type.notes) folder.notes = type.notes(options);
   return folder;
 }
 
@@ -234,9 +233,10 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
   add("config.json", config);
   if (const auto* const images = dynamic_cast<const ImageModel*>(&model))
     add("preprocessor_config.json", preprocessor_of(*images, description.images));
-  const KnownValues values(describe_model(description.model, description.hyper_parameters).hyper_parameters);
-  if (values.contains("pooling") && values.text("head") == "embedding") {
-    const bool first = values.text("pooling") == "first";
+  const auto values = describe_model(description.model, description.hyper_parameters).hyper_parameters;
+  const Tree* const pooling = find_value(values, "pooling");
+  if (pooling != nullptr && *find_value(values, "head") == Tree("embedding")) {
+    const bool first = *pooling == Tree("first");
     add("modules.json",
         ordered_json::array(
             {{{"idx", 0}, {"name", "0"}, {"path", ""}, {"type", "sentence_transformers.models.Transformer"}},

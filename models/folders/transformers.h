@@ -16,11 +16,11 @@ struct TransformersType {
   /// The hyper-parameters that a config.json says, without the classes.
   std::function<std::vector<HyperParameter>(const ConfigReader& config)> read;
   /// Adds what config.json says beside classes and type. Returns why the type has no such model; empty: it has one.
-  std::function<std::string(const KnownValues& values, nlohmann::ordered_json& config)> write;
+  std::function<std::string(const Options& options, nlohmann::ordered_json& config)> write;
   /// Notes for the user about a model that is read.
-  std::function<std::vector<std::string>(const KnownValues& values)> notes{};
+  std::function<std::vector<std::string>(const Options& options)> notes{};
   /// The class of a type with several heads, in place of `architecture`.
-  std::function<std::string(const KnownValues& values)> class_of{};
+  std::function<std::string(const Options& options)> class_of{};
 };
 Registry<TransformersType>& transformers_types();
 struct RegisterTransformersType {

@@ -11,30 +11,6 @@ namespace lacuna {
 
 using nlohmann::ordered_json;
 
-const HyperValue* KnownValues::find(std::string_view key) const {
-  const auto found = std::ranges::find(values_, key, &HyperParameter::key);
-  return found == values_.end() ? nullptr : &found->value;
-}
-
-const HyperValue& KnownValues::at(std::string_view key) const {
-  const HyperValue* const value = find(key);
-  expect(value != nullptr, "the model has no hyper-parameter {}", key);
-  return *value;
-}
-
-double KnownValues::real(std::string_view key) const {
-  const HyperValue& value = at(key);
-  const auto* const whole = std::get_if<std::int64_t>(&value);
-  return whole != nullptr ? static_cast<double>(*whole) : std::get<double>(value);
-}
-
-std::pair<std::int64_t, std::int64_t> KnownValues::pair(std::string_view key) const {
-  const HyperValue& value = at(key);
-  if (const auto* const side = std::get_if<std::int64_t>(&value)) return {*side, *side};
-  const auto& both = std::get<std::vector<std::int64_t>>(value);
-  return {both.front(), both.back()};
-}
-
 const ordered_json* ConfigReader::find(const char* key) const { return says(key) ? &json_.at(key) : nullptr; }
 
 void ConfigReader::refuse(const char* key, std::string_view expected) const {
@@ -97,18 +73,27 @@ std::int64_t ConfigReader::side(const char* key, std::int64_t otherwise) const {
   return sides.front();
 }
 
-std::optional<HyperValue> hyper_value(const ordered_json& json) {
-  if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_integer()) return json.get<std::int64_t>();
-  if (json.is_number()) return json.get<double>();
-  if (json.is_string()) return json.get<std::string>();
+std::optional<Tree> hyper_value(const ordered_json& json) {
+  if (json.is_boolean()) return Tree(json.get<bool>());
+  if (json.is_number_integer()) return Tree(json.get<std::int64_t>());
+  if (json.is_number()) return Tree(json.get<double>());
+  if (json.is_string()) return Tree(json.get<std::string>());
   if (json.is_array() && std::ranges::all_of(json, [](const auto& item) { return item.is_number_integer(); }))
-    return json.get<std::vector<std::int64_t>>();
+    return Tree(json.get<std::vector<std::int64_t>>());
   return {};
 }
 
-ordered_json to_json(const HyperValue& value) {
-  return std::visit([](const auto& typed) { return ordered_json(typed); }, value);
+ordered_json to_json(const Tree& value) {
+  if (value.kind == Tree::Kind::list) {
+    ordered_json list = ordered_json::array();
+    for (const Tree& item : value.items) list.push_back(to_json(item));
+    return list;
+  }
+  if (const std::optional<bool> flag = flag_in(value)) return *flag;
+  const std::optional<double> number = number_in(value);
+  if (!number) return value.text;
+  if (*number == std::floor(*number) && std::abs(*number) < 0x1p53) return static_cast<std::int64_t>(*number);
+  return *number;
 }
 
 double ratio_of(std::int64_t hidden, std::int64_t width) {

@@ -1,4 +1,4 @@
-// Hyper-parameters and JSON as the tables of the families read them.
+// JSON as the tables of the families read and write it.
 #pragma once
 
 #include "models/hyper_parameters.h"
@@ -14,29 +14,6 @@
 #include <vector>
 
 namespace lacuna {
-
-/// All hyper-parameters of a model, by name.
-class KnownValues {
- public:
-  explicit KnownValues(std::vector<HyperParameter> values) : values_(std::move(values)) {}
-  /// Null where there is none.
-  const HyperValue* find(std::string_view key) const;
-  bool contains(std::string_view key) const { return find(key) != nullptr; }
-  const HyperValue& at(std::string_view key) const;
-  std::int64_t integer(std::string_view key) const { return std::get<std::int64_t>(at(key)); }
-  double real(std::string_view key) const;
-  bool flag(std::string_view key) const { return std::get<bool>(at(key)); }
-  const std::string& text(std::string_view key) const { return std::get<std::string>(at(key)); }
-  const std::vector<std::int64_t>& integers(std::string_view key) const {
-    return std::get<std::vector<std::int64_t>>(at(key));
-  }
-  /// Height and width, of a side of a square or two.
-  std::pair<std::int64_t, std::int64_t> pair(std::string_view key) const;
-  const std::vector<HyperParameter>& all() const { return values_; }
-
- private:
-  std::vector<HyperParameter> values_;
-};
 
 /// Values of a config.json; what is of another type than expected is refused with the file's name.
 class ConfigReader {
@@ -64,8 +41,8 @@ class ConfigReader {
 };
 
 /// A value of a config.json as a hyper-parameter; nothing where it is none.
-std::optional<HyperValue> hyper_value(const nlohmann::ordered_json& json);
-nlohmann::ordered_json to_json(const HyperValue& value);
+std::optional<Tree> hyper_value(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const Tree& value);
 
 /// The ratio whose product with `width`, cut to a whole number, is `hidden`.
 double ratio_of(std::int64_t hidden, std::int64_t width);

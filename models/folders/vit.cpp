@@ -1,4 +1,5 @@
 // ViT and DeiT in timm's and transformers' conventions.
+#include "models/vit.h"
 #include "models/folders/timm.h"
 #include "models/folders/transformers.h"
 
@@ -31,19 +32,21 @@ std::vector<TimmForm::Keyword> keywords(std::initializer_list<TimmForm::Keyword>
 const std::vector<std::string_view> without_effect{"weight_init", "fix_init", "dynamic_img_size", "dynamic_img_pad",
                                                    "strict_img_size"};
 
-const RegisterTimmForm vit_of_timm(
-    "vit", {.keywords = keywords({{"class_token", "class_token"},
-                                  {"global_pool", "global_pool"},
-                                  {"reg_tokens", "reg_tokens"},
-                                  {"no_embed_class", "no_embed_class"},
-                                  {"pre_norm", "pre_norm"}}),
-            .bases = {"vit_base_patch16_224", "vit_base_patch16_clip_224", "vit_giant_patch14_dinov2"},
-            .own = {"vit_cifar"},
-            .of_ours = {"attention"},
-            .of_theirs = without_effect,
-            .refusal = [](const KnownValues& values) {
-              return std::string(values.text("global_pool") == "token_avg" ? "its global_pool is token_avg" : "");
-            }});
+const RegisterTimmForm vit_of_timm("vit", {.keywords = keywords({{"class_token", "class_token"},
+                                                                 {"global_pool", "global_pool"},
+                                                                 {"reg_tokens", "reg_tokens"},
+                                                                 {"no_embed_class", "no_embed_class"},
+                                                                 {"pre_norm", "pre_norm"}}),
+                                           .bases = {"vit_base_patch16_224", "vit_base_patch16_clip_224",
+                                                     "vit_giant_patch14_dinov2"},
+                                           .own = {"vit_cifar"},
+                                           .of_ours = {"attention"},
+                                           .of_theirs = without_effect,
+                                           .refusal = [](const Options& options) {
+                                             const bool both =
+                                                 options.as<VitOptions>().pool == VitOptions::Pool::token_mean;
+                                             return std::string(both ? "its global_pool is token_avg" : "");
+                                           }});
 const RegisterTimmForm deit_of_timm("deit_distilled", {.keywords = keywords({}),
                                                        .bases = {"deit_base_distilled_patch16_224"},
                                                        .of_ours = {"attention"},
@@ -98,27 +101,27 @@ std::vector<HyperParameter> read(const ConfigReader& config) {
   return values;
 }
 
-std::string write(const KnownValues& values, nlohmann::ordered_json& config) {
-  for (const char* const flag : {"pre_norm", "no_embed_class"})
-    if (values.flag(flag)) return fmt::format("its {} is true", flag);
-  if (values.real("init_values") != 0) return "it has layer scale";
-  if (values.text("mlp_layer") != "mlp") return "its mlp_layer is " + values.text("mlp_layer");
-  if (values.contains("global_pool") && values.text("global_pool") != "token")
-    return "its global_pool is " + values.text("global_pool");
-  if (values.contains("reg_tokens") && values.integer("reg_tokens") > 0) return "it has register tokens";
-  const std::int64_t width = values.integer("embed_dim");
-  config = {{"image_size", values.integer("image_size")},
-            {"patch_size", values.integer("patch_size")},
-            {"num_channels", values.integer("in_channels")},
-            {"hidden_size", width},
-            {"num_hidden_layers", values.integer("depth")},
-            {"num_attention_heads", values.integer("num_heads")},
-            {"intermediate_size", static_cast<std::int64_t>(static_cast<double>(width) * values.real("mlp_ratio"))},
-            {"hidden_act", hidden_act_of(values.text("activation"))},
-            {"qkv_bias", values.flag("qkv_bias")},
-            {"layer_norm_eps", values.real("norm_eps")},
-            {"hidden_dropout_prob", values.real("proj_drop_rate")},
-            {"attention_probs_dropout_prob", values.real("attn_drop_rate")}};
+template <class V>
+std::string write(const Options& options, nlohmann::ordered_json& config) {
+  const VitOptions& vit = options.as<V>();
+  if (vit.pre_norm) return "its pre_norm is true";
+  if (vit.no_embed_class) return "its no_embed_class is true";
+  if (vit.init_values != 0) return "it has layer scale";
+  if (vit.mlp != VitOptions::Mlp::plain) return fmt::format("its mlp_layer is {}", to_name(vit.mlp));
+  if (vit.pool != VitOptions::Pool::token) return fmt::format("its global_pool is {}", to_name(vit.pool));
+  if (vit.reg_tokens > 0) return "it has register tokens";
+  config = {{"image_size", vit.image_size.height},
+            {"patch_size", vit.patch_size},
+            {"num_channels", vit.in_channels},
+            {"hidden_size", vit.embed_dim},
+            {"num_hidden_layers", vit.depth},
+            {"num_attention_heads", vit.num_heads},
+            {"intermediate_size", static_cast<std::int64_t>(static_cast<double>(vit.embed_dim) * vit.mlp_ratio)},
+            {"hidden_act", hidden_act_of(std::string(to_name(vit.activation)))},
+            {"qkv_bias", vit.qkv_bias},
+            {"layer_norm_eps", vit.norm_eps},
+            {"hidden_dropout_prob", vit.proj_drop_rate},
+            {"attention_probs_dropout_prob", vit.attn_drop_rate}};
   return {};
 }
 
@@ -129,7 +132,7 @@ const RegisterTransformersType vit("vit", {.family = "vit",
                                                      .heads = {{"classifier.", "head."}},
                                                      .ignored = {"pooler.dense."}},
                                            .read = read,
-                                           .write = write});
+                                           .write = write<VitOptions>});
 const RegisterTransformersType deit(
     "deit", {.family = "deit_distilled",
              .architecture = "DeiTForImageClassificationWithTeacher",
@@ -138,7 +141,7 @@ const RegisterTransformersType deit(
                        .heads = {{"cls_classifier.", "head."}, {"distillation_classifier.", "head_dist."}},
                        .ignored = {"pooler.dense."}},
              .read = read,
-             .write = write});
+             .write = write<DistilledVitOptions>});
 
 }  // namespace
 }  // namespace lacuna

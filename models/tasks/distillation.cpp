@@ -36,7 +36,7 @@ ModelFolder describe_teacher(const std::string& name, const std::string& from) {
 Teacher make_teacher(const std::string& name, const std::string& from, const Model& student) {
   const ModelFolder folder = describe_teacher(name, from);
   const Shape& image = field_of(student.inputs(), "images").shape;  // [H, W, C]
-  const HyperValue size = image[0] == image[1] ? HyperValue(image[0]) : HyperValue(std::vector{image[0], image[1]});
+  const Tree size = image[0] == image[1] ? Tree(image[0]) : Tree(std::vector{image[0], image[1]});
   std::vector<HyperParameter> values = folder.hyper_parameters;
   values.insert(values.end(),
                 {{"image_size", size}, {"in_channels", image[2]}, {"num_classes", student.num_classes()}});
@@ -103,7 +103,7 @@ struct DistillationOptions {
     using D = DistillationOptions;
     return {
         field("teacher", &D::teacher, "the teacher's model; empty: as its folder says"),
-        field("teacher_from", &D::teacher_from, "the teacher's weights: a folder or a .safetensors file"),
+        field("teacher_from", &D::teacher_from, is_path, "the teacher's weights: a folder or a .safetensors file"),
         field("hard", &D::hard, "learn the teacher's best class, not its probabilities"),
         field("temperature", &D::temperature, at_least(1e-6), "temperature of soft distillation; timm's default is 4"),
         field("per_class", &D::per_class, "average the soft loss over classes, too, as DeiT does; false: as timm"),
@@ -216,12 +216,10 @@ class Distillation final : public Task {
 };
 
 const RegisterTask distillation("distillation", {.options = DistillationOptions{},
-                                                 .make =
-                                                     [](const Options& options, const Model& model) {
-                                                       return std::make_unique<Distillation>(
-                                                           options.as<DistillationOptions>(), model);
-                                                     },
-                                                 .weights = {"teacher_from"}});
+                                                 .make = [](const Options& options, const Model& model) {
+                                                   return std::make_unique<Distillation>(
+                                                       options.as<DistillationOptions>(), model);
+                                                 }});
 
 }  // namespace
 }  // namespace lacuna

@@ -96,7 +96,7 @@ Tensor as_tensor(const Bytes& file) {
 Interpolation interpolation(std::istringstream& line) {
   std::string name;
   line >> name;
-  return interpolation_of(name);
+  return from_name<Interpolation>(name).value();
 }
 
 // The view of a file, and of the same image that was decoded whole.

@@ -86,7 +86,7 @@ struct Case {
   bool timm, transformers;  // whether the library has it
 };
 
-HyperValue list(std::vector<std::int64_t> values) { return values; }
+Tree list(std::vector<std::int64_t> values) { return values; }
 
 std::vector<Case> our_cases() {
   using test::whole;

@@ -21,7 +21,7 @@ struct Description {
   std::vector<HyperParameter> hyper_parameters;
 };
 
-inline HyperValue whole(std::int64_t value) { return value; }
+inline Tree whole(std::int64_t value) { return value; }
 
 inline Description tiny_vit(std::vector<HyperParameter> more = {}) {
   Description vit{"vit",

@@ -41,16 +41,26 @@ struct Square {
 };
 const RegisterOp<Square> square;
 
+struct SquareNetOptions {
+  std::int64_t image_size = 8, num_classes = 2;
+
+  static Fields fields() {
+    return {field("image_size", &SquareNetOptions::image_size, extent_range, "image side in pixels"),
+            field("num_classes", &SquareNetOptions::num_classes, count_range, "outputs of the head")};
+  }
+  void check(HyperProblems&) const {}
+};
+
 /// Classifies by the squares of random projections of the image.
 class SquareNet final : public ImageModel {
  public:
-  SquareNet(const ModelContext& context, std::int64_t image_size, std::int64_t classes)
-      : ImageModel(context, {image_size, 1, classes, {"body.2"}}),
-        pixels_(image_size * image_size),
+  SquareNet(const ModelContext& context, const SquareNetOptions& options)
+      : ImageModel(context, {options.image_size, 1, options.num_classes, {"body.2"}}),
+        pixels_(options.image_size * options.image_size),
         body_(*this, "body") {
     body_.add<nn::Linear>(pixels_, 32)
         .add([](Variable x) { return apply(Square{}, std::move(x)); })
-        .add<nn::Linear>(32, classes);
+        .add<nn::Linear>(32, options.num_classes);
   }
 
  private:
@@ -63,10 +73,7 @@ class SquareNet final : public ImageModel {
   nn::Sequential body_;
 };
 
-const RegisterFamily family("square_net", [](HyperParameters& parameters) -> ModelFactory {
-  const std::int64_t image_size = parameters.integer("image_size", 8), classes = parameters.integer("num_classes", 2);
-  return [=](const ModelContext& context) { return std::make_unique<SquareNet>(context, image_size, classes); };
-});
+const RegisterFamily<SquareNet, SquareNetOptions> family("square_net");
 
 /// Bars on a dark ground: class 0 lies, class 1 stands.
 class Bars final : public ImageDataset {

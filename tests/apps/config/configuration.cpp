@@ -206,7 +206,7 @@ TEST_CASE("configuration: the command line overrides the file") {
   CHECK(configuration.optimizer.name == "adamw");
   CHECK(configuration.optimizer.options.empty());
   REQUIRE(configuration.model.options.size() == 1);
-  CHECK(configuration.model.options[0].value == HyperValue(std::int64_t{3}));
+  CHECK(configuration.model.options[0].value == Tree(std::int64_t{3}));
 
   CHECK(names(refusal_after_model("", {"epochs"}), "command line", {"key=value", "`epochs`"}));
   CHECK(names(refusal_after_model("", {"train.epoch=3"}), "command line", {"\"epoch\"", "\"epochs\""}));
@@ -289,7 +289,7 @@ TEST_CASE("configuration: what is written reads back the same") {
   const std::string text = to_yaml(configuration);
   const Configuration again = parse_configuration(text, "again.yaml");
   CHECK(to_yaml(again) == text);
-  CHECK(again.data.path == "a: \"b\" # c");
+  CHECK(again.data.source.path == "a: \"b\" # c");
   CHECK(again.train.clip_norm == 0.1);
   CHECK(again.optimizer.options == configuration.optimizer.options);
   CHECK(again.schedule.options == configuration.schedule.options);
@@ -323,7 +323,7 @@ TEST_CASE("configuration: another choice on the command line does not keep the d
   };
   CHECK(with("optimizer.name=lion").optimizer.options == OptionValues{{"weight_decay", 0.05}});
   CHECK(with("schedule.name=cosine").schedule.options.empty());
-  CHECK(with("data.name=cifar10").data.mean.empty());
+  CHECK(with("data.name=cifar10").data.images.mean.empty());
   CHECK(to_yaml(resolve(with("model.name=resnet20"))).find("embed_dim") == std::string::npos);
 }
 
@@ -344,9 +344,9 @@ TEST_CASE("configuration: settings without effect are refused") {
 
 TEST_CASE("configuration: mean and deviation of the images") {
   const Configuration configuration = read("data: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.5, 1]}\n");
-  CHECK(configuration.data.mean == std::vector<double>{0.5, 0.5, 0.5});
-  CHECK(configuration.data.std == std::vector<double>{0.25, 0.5, 1});
-  CHECK(read_again(configuration).data.std == configuration.data.std);
+  CHECK(configuration.data.images.mean == std::vector<double>{0.5, 0.5, 0.5});
+  CHECK(configuration.data.images.deviation == std::vector<double>{0.25, 0.5, 1});
+  CHECK(read_again(configuration).data.images.deviation == configuration.data.images.deviation);
   CHECK(!refusal_after_model("data: {mean: [0.5, 0.5, 0.5]}\n").empty());
   CHECK(!refusal_after_model("data: {mean: [0.5], std: [0.5]}\n").empty());
   CHECK(!refusal_after_model("data: {mean: [0, 0, 0], std: [0.5, 0, 1]}\n").empty());
@@ -356,10 +356,10 @@ TEST_CASE("configuration: mean and deviation of the images") {
 TEST_CASE("configuration: pixel augmentation is read, written and checked") {
   const Configuration configuration =
       read("data: {auto_augment: rand-m9-mstd0.5-inc1, erase_probability: 0.25, erase_mode: rand, repeats: 3}\n");
-  CHECK(read_again(configuration).data.auto_augment == "rand-m9-mstd0.5-inc1");
-  CHECK(read_again(configuration).data.erase_mode == "rand");
+  CHECK(read_again(configuration).data.images.pixels.auto_augment == "rand-m9-mstd0.5-inc1");
+  CHECK(read_again(configuration).data.images.pixels.erase_mode == "rand");
   CHECK(read_again(configuration).data.repeats == 3);
-  CHECK(read("data: {color_jitter: 0.4}\n").data.color_jitter == std::vector<double>{0.4});
+  CHECK(read("data: {color_jitter: 0.4}\n").data.images.pixels.color_jitter == std::vector<double>{0.4});
   for (const char* const wrong :
        {"auto_augment: rand-x9", "auto_augment: 3b", "auto_augment: rand-m9, color_jitter: 0.4", "erase_mode: const",
         "erase_probability: 2", "color_jitter: [1, 1]", "force_color_jitter: true", "repeats: 0"}) {
@@ -372,22 +372,22 @@ TEST_CASE("configuration: pixel augmentation is read, written and checked") {
 
 TEST_CASE("configuration: images are as the model's preset wants them, unless the configuration says otherwise") {
   const auto of = [](const std::string& text) { return parse_configuration(text, "a.yaml"); };
-  const Configuration::Data deit = of("model: {name: deit_tiny_patch16_224}\n").data;
+  const TransformOptions deit = of("model: {name: deit_tiny_patch16_224}\n").data.images;
   CHECK(deit.mean == std::vector<double>{0.485, 0.456, 0.406});
-  CHECK(deit.interpolation == "bicubic");
+  CHECK(deit.interpolation == Interpolation::bicubic);
   CHECK(deit.crop_pct == 0.9);
-  CHECK(of("model: {name: vit_tiny_patch16_224}\n").data.std == std::vector<double>{0.5, 0.5, 0.5});
-  const Configuration::Data said = of("model: {name: deit_tiny_patch16_224}\n"
-                                      "data: {interpolation: bilinear, crop_pct: 1, mean: [0, 0, 0], std: [1, 1, 1]}\n")
-                                       .data;
+  CHECK(of("model: {name: vit_tiny_patch16_224}\n").data.images.deviation == std::vector<double>{0.5, 0.5, 0.5});
+  const TransformOptions said = of("model: {name: deit_tiny_patch16_224}\n"
+                                   "data: {interpolation: bilinear, crop_pct: 1, mean: [0, 0, 0], std: [1, 1, 1]}\n")
+                                    .data.images;
   CHECK(said.mean == std::vector<double>{0, 0, 0});
-  CHECK(said.std == std::vector<double>{1, 1, 1});
-  CHECK(said.interpolation == "bilinear");
+  CHECK(said.deviation == std::vector<double>{1, 1, 1});
+  CHECK(said.interpolation == Interpolation::bilinear);
   CHECK(said.crop_pct == 1);
   // A family has its data set's.
-  CHECK(read("").data.mean.empty());
-  CHECK(resolve(read("")).data.mean.size() == 3);
-  CHECK(read("").data.crop_pct == 1);
+  CHECK(read("").data.images.mean.empty());
+  CHECK(resolve(read("")).data.images.mean.size() == 3);
+  CHECK(read("").data.images.crop_pct == 1);
 }
 
 TEST_CASE("configuration: mixing, sampling and patience") {
@@ -395,7 +395,7 @@ TEST_CASE("configuration: mixing, sampling and patience") {
       "data: {mixup: 0.8, cutmix: 1, mixup_mode: pair, mixup_off_epoch: 5}\n"
       "train: {batch_size: 4, ema_decay: 0.9, ema_warmup: timm, best_by: loss, patience: 3}\n"
       "task: {name: classification, loss: bce, target_threshold: 0.2}\n");
-  CHECK(c.data.mixup == 0.8);
+  CHECK(c.data.mix.mixup == 0.8);
   CHECK(c.train.best_by == "loss");
   CHECK(mixing_of(resolve(c)) != nullptr);
   CHECK(mixing_of(resolve(read(""))) == nullptr);
@@ -454,7 +454,7 @@ TEST_CASE("configuration: ~ is the home folder") {
   const char* const before = std::getenv("HOME");
   const std::string home = before == nullptr ? "" : before;
   ::setenv("HOME", "/somewhere", 1);
-  CHECK(read("data: {name: cifar10, path: ~/c10}\n").data.path == "/somewhere/c10");
+  CHECK(read("data: {name: cifar10, path: ~/c10}\n").data.source.path == "/somewhere/c10");
   CHECK(read("", {"output.dir=~/runs/a", "model.from=~/w"}).output.dir == "/somewhere/runs/a");
   CHECK(read("output: {dir: a/~/b}\n").output.dir == "a/~/b");
   const Configuration taught = read("task: {name: distillation, teacher: resnet20, teacher_from: ~/t}\n");
@@ -468,7 +468,7 @@ TEST_CASE("configuration: a run's paths hold in any folder") {
       read("data: {name: cifar10, path: c}\ntask: {name: distillation, teacher: resnet20, teacher_from: t/best}\n",
            {"model.from=w", "output.dir=r"}));
   const auto here = [](const char* path) { return (std::filesystem::current_path() / path).string(); };
-  CHECK(run.data.path == here("c"));
+  CHECK(run.data.source.path == here("c"));
   CHECK(run.model.from == here("w"));
   CHECK(run.output.dir == here("r"));
   CHECK(run.task.options.at("teacher_from").text == here("t/best"));

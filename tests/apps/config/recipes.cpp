@@ -111,7 +111,7 @@ TEST_CASE("recipes: those for ImageNet load, and a step of them can be planned")
     INFO(file.path().string());
     const Configuration recipe = read_configuration(file.path(), {});
     if (recipe.task.name != "probe") {  // features are of pictures as evaluation sees them
-      CHECK(recipe.data.augment == "random_resized_crop");
+      CHECK(recipe.data.images.augment == "random_resized_crop");
       CHECK(recipe.optimizer.options.at("decay_norm_and_bias") == Tree(false));
     }
     if (recipe.task.name == "distillation") continue;  // it needs a teacher

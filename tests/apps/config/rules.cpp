@@ -1,6 +1,4 @@
 // The lists `memory.rules` and `optimizer.groups`.
-#include "apps/config/rules.h"
-
 #include "apps/config/configuration.h"
 #include "core/error.h"
 #include "tests/apps/problems.h"
@@ -16,6 +14,11 @@ using test::lines_of, test::names;
 
 std::vector<HoldRule> rules_of(const std::string& list) {
   return parse_configuration("model: {name: vit}\nmemory:\n  rules: " + list + "\n", "a.yaml").memory.rules;
+}
+
+template <class Rule>
+std::string written(const std::vector<Rule>& rules) {
+  return lacuna::to_yaml(codec_of<std::vector<Rule>>().write(&rules));
 }
 
 /// The message with which a list is refused.
@@ -47,9 +50,9 @@ TEST_CASE("memory.rules: every key is read, and written so that it reads back") 
   CHECK(rules[1] == HoldRule{.how = HoldRule::How::keep});
   CHECK(rules[2] == HoldRule{.path = "blocks.1", .how = HoldRule::How::recompute});
   CHECK(rules[3] == HoldRule{.op = "input", .how = HoldRule::How::exact});
-  CHECK(rules_of(write_hold_rules(rules)) == rules);
+  CHECK(rules_of(written(rules)) == rules);
   const std::vector<HoldRule> odd{{.path = R"(a"b\[.]c)", .how = HoldRule::How::exact}};
-  CHECK(rules_of(write_hold_rules(odd)) == odd);
+  CHECK(rules_of(written(odd)) == odd);
   CHECK(rules_of("[]").empty());
   CHECK(rules_of("").empty());
 }
@@ -89,8 +92,7 @@ TEST_CASE("optimizer.groups: every key is read, written and checked") {
   CHECK(groups[0].lr_scale == 10);
   CHECK_FALSE(groups[0].weight_decay);
   CHECK(groups[1].weight_decay == 0);
-  CHECK(write_group_rules(parse_configuration(to_yaml(configuration), "b.yaml").optimizer.groups) ==
-        write_group_rules(groups));
+  CHECK(written(parse_configuration(to_yaml(configuration), "b.yaml").optimizer.groups) == written(groups));
   const auto refused = [&](const std::string& list) -> std::string {
     try {
       parse_configuration(text(list), "a.yaml");

@@ -153,13 +153,12 @@ TEST_CASE("plan: tensors are quantized by how sensitive the gradient is to them,
 
 TEST_CASE("plan: the model is built twice, or three times where a plan is measured as well") {
   static int builds = 0;
-  static const RegisterFamily family("counted_vit", [](HyperParameters& parameters) -> ModelFactory {
-    const ModelFactory vit = model_families().get("vit")(parameters);
-    return [vit](const ModelContext& context) {
-      ++builds;
-      return vit(context);
-    };
-  });
+  ModelFamily counted = model_families().get("vit");
+  counted.build = [](const Options& options, const ModelContext& context) {
+    ++builds;
+    return model_families().get("vit").build(options, context);
+  };
+  model_families().add("counted_vit", counted);
   for (const bool codes : {true, false}) {
     Configuration configuration =
         configured("{name: counted_vit, image_size: 32, patch_size: 8, depth: 2, embed_dim: 48, num_heads: 3}",

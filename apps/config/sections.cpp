@@ -1,0 +1,186 @@
+// The keys of a configuration's sections. Options of the library (data sets, transforms, mixing, rules) have their
+// tables in its own files.
+#include "apps/config/configuration.h"
+#include "apps/config/resolve.h"
+#include "autograd/policy.h"
+#include "data/dataset.h"
+#include "models/task.h"
+#include "nn/adapter.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+#include <algorithm>
+
+namespace lacuna::apps {
+namespace {
+
+using Model = Configuration::Model;
+using Data = Configuration::Data;
+using Train = Configuration::Train;
+using Optimizer = Configuration::Optimizer;
+using Adapter = Configuration::Adapter;
+using Memory = Configuration::Memory;
+using Ranks = Configuration::Ranks;
+using Output = Configuration::Output;
+
+template <auto registry>
+Names registered() {
+  return registry().names();
+}
+
+Names adapter_names() {
+  Names names = registered<nn::adapters>();
+  names.insert(names.begin(), "none");
+  return names;
+}
+Names devices() { return {"auto", "cpu", "cuda", "meta"}; }
+bool is_device(std::string_view text) { return device_named(text).has_value(); }
+
+constexpr double most_samples = 0x7fffffff;  // products of two such counts and an image's size do not overflow
+
+}  // namespace
+
+Fields Model::fields() {
+  return {field("name", &Model::name, "a preset or family that `lacuna models` lists"),
+          field("from", &Model::from, is_path,
+                "initial weights: a folder of timm or transformers, whose config.json describes the model, a "
+                "`.safetensors` file, an index of shards, or a checkpoint of a run"),
+          field("num_classes", &Model::num_classes, "outputs of the head; 0: the data set's number of classes")};
+}
+
+Fields Data::fields() {
+  return Fields{field("name", &Data::name, one_of(registered<dataset_kinds>), "data set")} + rows_of(&Data::source) +
+         rows_of(&Data::images) + rows_of(&Data::mix) +
+         Fields{field("repeats", &Data::repeats, between(1, 64), augments,
+                      "repeated augmentation: copies of each image in a row, augmented independently; an epoch keeps "
+                      "its length"),
+                field("sampler", &Data::sampler, one_of({"shuffle", "balanced", "weighted"}), training_only,
+                      "order of training samples: each once, or drawn with replacement, all classes equally often or "
+                      "by `sampler_weights`"),
+                field("sampler_weights", &Data::sampler_weights, up_to(1e9), training_only,
+                      "weighted: sampling weight per class, as `[1, 5]`"),
+                field("broken", &Data::broken, one_of({"error", "skip"}),
+                      "damaged image files: `skip` replaces them by another of the class in training, leaves them out "
+                      "of evaluations, and lists them"),
+                field("workers", &Data::workers, between(1, 256), "threads that prefetch batches")};
+}
+
+Fields Configuration::Task::fields() {
+  return {field("name", &Task::name, one_of(registered<tasks>), "losses and metrics")};
+}
+
+Fields Train::fields() {
+  const OnlyIf with_f16{"precision", {"f16"}}, averages{"ema_decay", {}};
+  return {
+      field("epochs", &Train::epochs, between(1, 1e9), training_only, "epochs"),
+      field("steps", &Train::steps, training_only, "stop after this many optimizer steps; 0: after `epochs`"),
+      field("eval_every_steps", &Train::eval_every_steps, training_only,
+            "steps between evaluations within an epoch; 0: only at its end"),
+      field("batch_size", &Train::batch_size, between(1, most_samples), "samples per optimizer step"),
+      field("accumulate", &Train::accumulate, between(1, 65536), training_only,
+            "gradient accumulation: micro-batches per step"),
+      field("precision", &Train::precision, one_of({"f32", "bf16", "f16", "tf32"}),
+            "type of activations; parameters are f32. `f16` and `tf32` (f32 with matrix products of 10-bit mantissas) "
+            "need cuda"),
+      field("init_scale", &Train::init_scale, between(1, 1e9), training_only, with_f16,
+            "initial loss scale, like torch.amp.GradScaler's"),
+      field("growth_interval", &Train::growth_interval, between(1, 1e9), training_only, with_f16,
+            "steps with finite gradients after which the loss scale doubles; a step with non-finite gradients is "
+            "skipped and halves it"),
+      field("graph", &Train::graph, training_only,
+            "cuda: capture a step as a CUDA graph and replay it. Its memory stays reserved between steps; with "
+            "`memory.budget` steps are not captured"),
+      field("device", &Train::device, one_of(devices, is_device),
+            "device of the model: `cuda` is the first GPU, `cuda:1` the second; `auto` takes the first GPU if there is "
+            "one"),
+      field("threads", &Train::threads, up_to(4096),
+            "compute threads; 0: OMP_NUM_THREADS, or all cores. A number above the process's CPU affinity gives a "
+            "warning"),
+      field("seed", &Train::seed, "seed of initial weights, shuffling, augmentation and dropout"),
+      field("clip_norm", &Train::clip_norm, training_only, "clip the global gradient norm; 0: off"),
+      field("clip_parameter_norm", &Train::clip_parameter_norm, training_only,
+            "clip the gradient norm of each parameter; 0: off"),
+      field("clip_value", &Train::clip_value, training_only, "clip each gradient element to ±this; 0: off"),
+      field("ema_decay", &Train::ema_decay, below(1), training_only,
+            "decay of an exponential moving average of the weights, which is then evaluated, as 0.9999; 0: none"),
+      field("ema_warmup", &Train::ema_warmup, one_of({"none", "tensorflow", "timm"}), training_only, averages,
+            "warm-up of the decay: none, at most (1 + steps) / (10 + steps), or at most 1 − (1 + steps)^(−2/3)"),
+      field("best_by", &Train::best_by, training_only,
+            "metric that picks the best checkpoint: `loss`, or one of the task, as `accuracy`; empty: the task's "
+            "first"),
+      field("patience", &Train::patience, up_to(1e9), training_only,
+            "early stopping: epochs without improvement; 0: off")};
+}
+
+Fields Optimizer::fields() {
+  return {field("name", &Optimizer::name, one_of(registered<optimizers>), "optimizer"),
+          field("lr", &Optimizer::lr, "peak learning rate"),
+          field("state", &Optimizer::state, one_of({"f32", "bf16", "int8"}),
+                "type of the optimizer state; int8: in blocks of 256 with a range each"),
+          field("gradients", &Optimizer::gradients, one_of({"f32", "bf16"}), "type of parameter gradients"),
+          field("in_backward", &Optimizer::in_backward,
+                "update each parameter during backward, as soon as its gradient is complete, and release the gradient; "
+                "see [optimizers.md](optimizers.md)"),
+          field("layer_decay", &Optimizer::layer_decay, up_to(1),
+                "layer-wise learning-rate decay: factor from each layer to the one before; 1: off"),
+          field("groups", &Optimizer::groups,
+                "parameter groups with a learning rate or weight decay of their own: `{match: \"head*\", lr_scale: 10, "
+                "weight_decay: 0}`")};
+}
+
+Fields Configuration::Schedule::fields() {
+  return {field("name", &Schedule::name, one_of(registered<schedules>), "learning-rate schedule")};
+}
+
+Fields Adapter::fields() {
+  return {field("name", &Adapter::name, one_of(adapter_names),
+                "low-rank adapter for each frozen linear layer; the head and `freeze.train` are trained, too"),
+          field("from", &Adapter::from, is_path,
+                "initial adapter, which sets kind, rank, scale and layers: a PEFT folder, or a checkpoint of a run"),
+          field("targets", &Adapter::targets,
+                "layers with an adapter: names or their ends, as `qkv`, or patterns; empty or `all-linear`: all but "
+                "the head")};
+}
+
+Fields Memory::fields() {
+  const OnlyIf with_auto{"policy", {"auto"}}, offloads{"offload", {}};
+  return {
+      field("policy", &Memory::policy, one_of(registered<memory_policies>), "how tensors are saved for backward"),
+      field("budget", &Memory::budget, with_auto,
+            "memory for the tensors of a training step, as `6GiB` (without a unit: bytes, at least 4096); code, "
+            "stacks and libraries come on top"),
+      field("budget_of", &Memory::budget_of, one_of({"peak", "saved", "process"}), with_auto,
+            "the budget limits the peak of all tensors, the tensors saved for backward, or the memory of the whole "
+            "process"),
+      field("plan", &Memory::plan_file, is_path, with_auto,
+            "a plan.json to follow, as in a run folder; empty: plan for the budget"),
+      field("recompute", &Memory::recompute, "patterns on the paths of blocks to recompute in backward: `blocks.*`"),
+      field("rules", &Memory::rules, "overrides of the policy for single tensors; see [memory.md](memory.md)"),
+      field("offload", &Memory::offload, is_path,
+            "folder of a file that holds saved tensors between forward and backward; with train.device=cuda "
+            "`host`, for host memory; empty: off. `auto` chooses the tensors, other policies offload all"),
+      field("offload_budget", &Memory::offload_budget, offloads,
+            "size of that file or of the host memory, as `100GiB`; empty: all but the last GiB"),
+      field("offload_buffer", &Memory::offload_buffer, offloads,
+            "staging memory for offloaded tensors; a larger buffer prefetches further")};
+}
+
+Fields Ranks::fields() {
+  return {field("exchange", &Ranks::exchange, one_of({"exact", "bf16", "int8"}),
+                "gradient all-reduce format: exact, bf16, int8 (with error feedback)"),
+          field("shard", &Ranks::shard, one_of({"none", "optimizer", "gradients"}),
+                "shard the optimizer state and the weight average over processes; `gradients`: gradients, too"),
+          field("sync_batch_norm", &Ranks::sync_batch_norm, "synchronize batch-norm statistics over processes")};
+}
+
+Fields Output::fields() {
+  return {field("dir", &Output::dir, is_path,
+                "run folder; empty: `runs/` and the name of the configuration file, or of all, as `a_b`"),
+          field("save_every", &Output::save_every, "epochs between checkpoints; 0: only the best and the last"),
+          field("save_every_steps", &Output::save_every_steps, "steps between further checkpoints; 0: none"),
+          field("keep", &Output::keep, between(2, std::numeric_limits<double>::infinity()),
+                "latest checkpoints to keep, besides the best; at least two, in case one is damaged"),
+          field("tensorboard", &Output::tensorboard, "write TensorBoard event files beside metrics.jsonl")};
+}
+
+}  // namespace lacuna::apps

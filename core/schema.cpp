@@ -1,6 +1,7 @@
 #include "core/schema.h"
 
 #include "core/registry.h"
+#include "core/schema_maps.h"
 
 #include <fmt/ranges.h>
 
@@ -53,6 +54,11 @@ std::string read_value(const Tree& from, std::filesystem::path& value, const Lim
   return {};
 }
 
+std::string read_value(const Tree& from, Tree& value, const Limits&) {
+  value = from;
+  return {};
+}
+
 Tree written(const std::string& text) { return text; }
 Tree written(const std::filesystem::path& path) { return path.string(); }
 Tree written(float number) { return Tree(static_cast<double>(number)); }
@@ -62,6 +68,7 @@ Tree written(const auto& value) { return Tree(value); }
 std::string type_of(const bool*, const Limits&) { return "true or false"; }
 std::string type_of(const std::string*, const Limits&) { return "text"; }
 std::string type_of(const std::filesystem::path*, const Limits&) { return "text"; }
+std::string type_of(const Tree*, const Limits&) { return "any value"; }
 std::string type_of(const Names*, const Limits&) { return "list of texts"; }
 template <class T>
 requires std::is_arithmetic_v<T> std::string type_of(const T*, const Limits& limits) {
@@ -93,8 +100,9 @@ struct ValueCodec {
       const bool is_list_or_one = from.kind == Tree::Kind::list || !items.empty();
       if (!is_list_or_one || items.size() < limits.least || items.size() > limits.most) {
         const std::string_view what = std::is_same_v<T, Names> ? "texts" : "numbers";
-        return limits.least > 0 ? fmt::format("a list of {} to {} {}", limits.least, limits.most, what)
-                                : fmt::format("a list of {}", what);
+        return limits.least == 0             ? fmt::format("a list of {}", what)
+               : limits.least == limits.most ? fmt::format("a list of {} {}", limits.least, what)
+                                             : fmt::format("a list of {} to {} {}", limits.least, limits.most, what);
       }
       out.clear();
       for (const Tree& item : items) {
@@ -175,6 +183,25 @@ template <>
 const Codec& codec_of<std::filesystem::path>() {
   return ValueCodec<std::filesystem::path>::get();
 }
+template <>
+const Codec& codec_of<Tree>() {
+  return ValueCodec<Tree>::get();
+}
+template <>
+const Codec& codec_of<std::vector<TreeEntry>>() {
+  static const Codec codec{[](const Tree& from, void* value, const Limits&, std::string_view, Problems&) {
+                             *static_cast<std::vector<TreeEntry>*>(value) = from.entries;
+                             return std::string(from.kind == Tree::Kind::map ? "" : "keys with values");
+                           },
+                           [](const void* value) {
+                             Tree map;
+                             map.kind = Tree::Kind::map;
+                             map.entries = *static_cast<const std::vector<TreeEntry>*>(value);
+                             return map;
+                           },
+                           [](const Limits&) { return std::string("keys with values"); }};
+  return codec;
+}
 
 namespace detail {
 
@@ -227,6 +254,16 @@ void read_field(const Field& field, std::string_view key, const Tree& from, void
   if (from.kind == Tree::Kind::invalid) return;
   const std::string expected = field.codec->read(from, field.address(object), field.limits, key, problems);
   if (!expected.empty()) problems.add_expected(from, key, expected);
+}
+
+void check_values(std::string_view section, const Fields& fields, void* object) {
+  Problems problems;
+  for (const Field& field : fields) {
+    const Tree value = field.write(object);
+    if (value.kind != Tree::Kind::null)
+      read_field(field, fmt::format("{}.{}", section, field.name), value, object, problems);
+  }
+  if (!problems.empty()) reject("{}", problems.all().front().message);
 }
 
 Options read_options(std::string_view owner, Options defaults, const OptionValues& given) {

@@ -1,6 +1,7 @@
 #include "data/transforms.h"
 
 #include "core/error.h"
+#include "core/schema_maps.h"
 #include "data/augment/augment.h"
 #include "data/images/view.h"
 
@@ -16,7 +17,6 @@ namespace lacuna {
 namespace {
 
 constexpr std::string_view images = "images";
-constexpr std::int64_t largest_side = 16384;
 
 /// The `images` of `fields`; rejects other than u8 images.
 SampleField& image_field(SampleFields& fields, std::string_view transform) {
@@ -140,9 +140,10 @@ Fields TransformOptions::fields() {
              field("augment", &T::augment, one_of(names), augments, "random crop and flip of training images"),
              field("crop_padding", &T::crop_padding, up_to(256), augments,
                    "zero padding in pixels on each side before a random crop"),
-             field("scale", &T::scale, up_to(1), augments, crops,
+             field("scale", &T::scale, up_to(1), ItemCount{2, 2}, augments, crops,
                    "smallest and largest crop area, as a fraction of the image"),
-             field("ratio", &T::ratio, between(0.001, 1000), augments, crops, "smallest and largest aspect ratio"),
+             field("ratio", &T::ratio, between(0.001, 1000), ItemCount{2, 2}, augments, crops,
+                   "smallest and largest aspect ratio"),
              field("hflip", &T::hflip, up_to(1), augments, OnlyIf{"augment", {}}, "probability of a horizontal flip"),
              field("decode", &T::decode,
                    "JPEG decoding; `fast` decodes large images at 1/2, 1/4 or 1/8 size if they shrink at least twice "
@@ -176,19 +177,10 @@ std::span<const Augmentation> augmentations() {
 namespace {
 
 void check(const TransformOptions& options) {
-  if (options.image_size < 0 || options.image_size > largest_side)
-    reject("data.image_size: expected 0 (the data set's own) to {}, got {}", largest_side, options.image_size);
-  if (options.crop_padding < 0 || options.crop_padding > largest_side)
-    reject("data.crop_padding: expected 0 to {}, got {}", largest_side, options.crop_padding);
-  if (options.crop_pct <= 0 || options.crop_pct > 1)
-    reject("data.crop_pct: expected more than 0 and at most 1, got {}", options.crop_pct);
-  const auto& scale = options.scale;
-  if (scale.size() != 2 || scale[0] <= 0 || scale[0] > scale[1] || scale[1] > 1)
-    reject("data.scale: expected two numbers above 0 and up to 1, the smaller first, got [{}]", fmt::join(scale, ", "));
-  const auto& ratio = options.ratio;
-  if (ratio.size() != 2 || ratio[0] <= 0 || ratio[0] > ratio[1])
-    reject("data.ratio: expected two numbers above 0, the smaller first, got [{}]", fmt::join(ratio, ", "));
-  if (options.hflip < 0 || options.hflip > 1) reject("data.hflip: expected 0 to 1, got {}", options.hflip);
+  check_values("data", options);
+  for (const auto& [key, range] : {std::pair{"scale", &options.scale}, std::pair{"ratio", &options.ratio}})
+    if (range->front() <= 0 || range->front() > range->back())
+      reject("data.{}: expected two numbers above 0, the smaller first, got [{}]", key, fmt::join(*range, ", "));
 }
 
 /// The first transform, which makes images square and of the model's size. Null if the data set's images already are.

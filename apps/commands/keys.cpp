@@ -16,6 +16,7 @@ class Keys {
   explicit Keys(CLI::App& app) {
     app.add_option("section", section_, "a section, as train, or a key, as train.epochs; all where none is given")
         ->type_name("SECTION | KEY");
+    app.add_flag("--markdown", markdown_, "print docs/configuration.md");
     report_.declare(app);
   }
 
@@ -34,12 +35,13 @@ class Keys {
       json.push_back({{"key", key.name}, {"type", key.type}, {"default", key.initial}, {"help", key.help}});
     }
     if (json.empty()) reject("unknown key {}; `lacuna keys {}` lists those of the section", section_, section);
-    report_.write(text, json);
+    report_.write(markdown_ ? keys_as_markdown() : text, json);
     return 0;
   }
 
  private:
   std::string section_;
+  bool markdown_ = false;
   Report report_;
 };
 

@@ -173,7 +173,15 @@ std::vector<KeyHelp> key_help() {
 }
 
 std::string keys_as_markdown() {
-  std::string text = "| key | type | default | meaning |\n| --- | --- | --- | --- |\n";
+  std::string text =
+      "# Configuration keys\n\n"
+      "    lacuna train -c configs/quickstart.yaml train.steps=20 optimizer.lr=1e-3 output.dir=runs/steps\n\n"
+      "[train.md](train.md#a-configuration) shows a configuration and how files and `key=value` combine.\n"
+      "`lacuna keys [SECTION]` prints this table with the keys of loaded plugins; `lacuna keys --markdown` writes "
+      "this\n"
+      "page. The meaning of an option begins with the models, optimizers, schedules, tasks, data sets, adapters or\n"
+      "policies that have it. Keys that are left out have their defaults; a run's `config.yaml` holds all values.\n\n"
+      "| key | type | default | meaning |\n| --- | --- | --- | --- |\n";
   for (const KeyHelp& row : key_help())
     text += fmt::format("| `{}` | {} | {} | {} |\n", row.name, row.type, row.initial, row.help);
   return text;

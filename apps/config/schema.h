@@ -49,7 +49,7 @@ struct KeyHelp {
 };
 /// Every key. Options that several optimizers, say, have alike share a row.
 std::vector<KeyHelp> key_help();
-/// The same as a table in Markdown: the reference part of docs/configuration.md.
+/// The same in Markdown: docs/configuration.md.
 std::string keys_as_markdown();
 
 }  // namespace lacuna::apps

@@ -15,16 +15,6 @@ namespace {
 
 const std::vector<std::string> distributions{"uniform", "log_uniform", "integer", "choice"};
 
-/// A whole number from `least` on.
-std::int64_t read_count(const Tree& node, const std::string& key, std::int64_t least, Problems& problems) {
-  constexpr double most = 0x1p53;
-  const std::optional<double> number = number_in(node);
-  if (number && *number >= static_cast<double>(least) && *number <= most && *number == std::floor(*number))
-    return static_cast<std::int64_t>(*number);
-  problems.add_expected(node, key, fmt::format("a whole number from {}", least));
-  return least;
-}
-
 void read_bounds(const Tree& values, const std::string& key, Distribution& distribution, Problems& problems) {
   const auto bound = [&](std::size_t i) { return number_in(values.items[i]); };
   if (values.items.size() != 2 || !bound(0) || !bound(1) || *bound(0) > *bound(1))
@@ -81,37 +71,23 @@ Tree Distribution::draw(double u) const {
 
 Tree RandomSearch::draw(const Value& value, std::int64_t trial) const {
   const RandomStream draws{static_cast<std::uint64_t>(seed), static_cast<std::uint32_t>(trial),
-                           random_site(value.entry->key)};
+                           random_site(value.entry.key)};
   return value.distribution.draw(draws.uniform(0));
 }
 
-RandomSearch read_random_search(const Tree& section, std::int64_t most_trials, Problems& problems) {
+Fields RandomSearch::fields() {
+  return {field("trials", &RandomSearch::trials, between(1, most_trials), required, "number of draws"),
+          field("seed", &RandomSearch::seed, "seed of the draws"),
+          field("values", &RandomSearch::keys, required, "keys with distributions")};
+}
+
+RandomSearch read_random_search(const Tree& section, Problems& problems) {
   const std::size_t before = problems.count();
-  if (section.kind != Tree::Kind::map)
-    problems.add_expected(section, "random", "a section, as {trials: 20, values: {KEY: DISTRIBUTION}}");
   RandomSearch search;
-  const Tree* values = nullptr;
-  for (const TreeEntry& entry : section.entries) {
-    if (entry.key == "trials")
-      search.trials = read_count(entry.value, "random.trials", 1, problems);
-    else if (entry.key == "seed")
-      search.seed = read_count(entry.value, "random.seed", 0, problems);
-    else if (entry.key == "values" && entry.value.kind == Tree::Kind::map)
-      values = &entry.value;
-    else if (entry.key == "values")
-      problems.add_expected(entry.value, "random.values", "keys with distributions");
-    else
-      problems.add_unknown(entry.where, "key in section random:", entry.key, {"trials", "seed", "values"});
-  }
-  if (search.trials == 0 || values == nullptr || values->entries.empty())
-    problems.add(section.where,
-                 "random: expected `trials` and `values`, as {trials: 20, values: {optimizer.lr: {log_uniform: "
-                 "[1e-5, 1e-2]}}}");
-  if (search.trials > most_trials) problems.add(section.where, fmt::format("more than {} cases", most_trials));
-  if (values != nullptr && problems.count() == before)
-    for (const TreeEntry& entry : values->entries)
-      if (auto distribution = read_distribution(entry.value, "random.values." + entry.key, problems))
-        search.values.push_back({&entry, std::move(*distribution)});
+  read_map(section, RandomSearch::fields(), &search, "random", problems);
+  for (const TreeEntry& entry : search.keys)
+    if (auto distribution = read_distribution(entry.value, "random.values." + entry.key, problems))
+      search.values.push_back({entry, std::move(*distribution)});
   return problems.count() == before ? std::move(search) : RandomSearch{};
 }
 

@@ -11,8 +11,6 @@
 
 #include <xxhash.h>
 #include <algorithm>
-#include <cmath>
-#include <deque>
 #include <map>
 #include <set>
 #include <span>
@@ -25,45 +23,78 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t most_cases = 10'000;
 
-const std::vector<std::string> file_keys{"command", "config", "arguments", "overrides", "random",
-                                         "grid",    "cases",  "seeds",     "output"};
-const std::vector<std::string> commands{"plan", "bench", "train"};
+struct SweepOutput {
+  fs::path dir;
 
-/// A value for one key; `config` is a key like any other.
-struct Choice {
-  const TreeEntry* key;
-  const Tree* value;
+  static Fields fields() { return {field("dir", &SweepOutput::dir, required, "folder of the sweep's results")}; }
 };
-using Row = std::vector<Choice>;
+
+/// The keys of a sweep file.
+struct SweepFile {
+  std::string command;
+  Tree config, arguments, random, cases, output;
+  std::vector<TreeEntry> overrides, grid;
+  std::vector<std::int64_t> seeds;
+
+  static Fields fields() {
+    using F = SweepFile;
+    return {field("command", &F::command, one_of({"plan", "bench", "train"}), required, "command of each case"),
+            field("config", &F::config, "a configuration file, or a list of files that are merged"),
+            field("arguments", &F::arguments, "options of the command"),
+            field("overrides", &F::overrides, "keys of the configuration with a value for all cases"),
+            field("random", &F::random, "keys with distributions to draw values from"),
+            field("grid", &F::grid, "keys with lists of values to combine"),
+            field("cases", &F::cases, "a list of cases, each with keys and values"),
+            field("seeds", &F::seeds, "values of train.seed"),
+            field("output", &F::output, "the results' folder")};
+  }
+};
+
+/// Keys of the configuration with values; `config` is one, too.
+using Row = std::vector<TreeEntry>;
+
+/// The files of a `config`: one, or a list.
+std::span<const Tree> files_in(const Tree& node) {
+  return node.kind == Tree::Kind::list ? std::span(node.items) : std::span(&node, 1);
+}
+
+/// Replaces the entry of the same key, or adds one.
+void put(Row& row, const TreeEntry& entry) {
+  const auto found = std::ranges::find(row, entry.key, &TreeEntry::key);
+  if (found == row.end())
+    row.push_back(entry);
+  else
+    *found = entry;
+}
+
+SweepOverride override_of(const TreeEntry& entry) {
+  const std::string yaml = to_yaml(entry.value);
+  return {entry.key, yaml, entry.value.kind == Tree::Kind::scalar ? entry.value.text : yaml, number_in(entry.value)};
+}
 
 class SweepReader {
  public:
-  SweepReader(const fs::path& path, const Tree& root, const std::vector<std::string>& overrides, Problems& problems)
-      : path_(path), root_(root), problems_(problems) {
-    for (const std::string& override : overrides)
-      if (std::optional<TreeEntry> entry = parse_assignment(override, problems)) given_.push_back(std::move(*entry));
-  }
+  SweepReader(const fs::path& path, const Tree& root, Problems& problems)
+      : path_(path), root_(root), problems_(problems) {}
 
-  Sweep read() {
-    if (root_.kind != Tree::Kind::map) {
-      problems_.add(root_.where, fmt::format("expected the keys of a sweep, got {}", describe(root_)));
-      problems_.refuse_if_any();
-    }
+  Sweep read(const std::vector<std::string>& overrides) {
     if (root_.find("command") == nullptr && root_.find("model") != nullptr)
       reject(
-          "{0}: this is a configuration, not a sweep, which has a command and the cases that it is run on: `lacuna "
-          "train -c {0}` trains by it",
+          "{0}: expected a sweep, which has a command and cases, got a configuration: `lacuna train -c {0}` trains by "
+          "it",
           path_.string());
-    for (const TreeEntry& entry : root_.entries)
-      if (std::ranges::find(file_keys, entry.key) == file_keys.end())
-        problems_.add_unknown(entry.where, "key of a sweep", entry.key, file_keys);
-    read_command();
+    read_map(root_, SweepFile::fields(), &file_, "a sweep", problems_);
+    sweep_.command = file_.command;
+    SweepOutput output{.dir = fs::path("runs") / "sweeps" / path_.stem()};
+    if (file_.output.kind != Tree::Kind::null)
+      read_map(file_.output, SweepOutput::fields(), &output, "output", problems_);
+    sweep_.folder = expand_home(output.dir);
     read_arguments();
-    read_output();
     read_common();
     std::vector<Row> rows = read_random();
     for (const std::vector<Row>& inner : {read_grid(), read_cases(), read_seeds()}) rows = product(rows, inner);
-    read_given(rows);
+    for (const std::string& override : overrides)
+      if (const std::optional<TreeEntry> entry = parse_assignment(override, problems_)) set_for_all(rows, *entry);
     problems_.refuse_if_any();
     for (const Row& row : rows) add_case(row);
     problems_.refuse_if_any();
@@ -71,41 +102,21 @@ class SweepReader {
   }
 
  private:
-  const Tree* value_of(std::string_view key) const {
-    const TreeEntry* const entry = root_.find(key);
-    return entry == nullptr ? nullptr : &entry->value;
-  }
-
-  void read_command() {
-    const Tree* const node = value_of("command");
-    if (node == nullptr) {
-      problems_.add(root_.where, fmt::format("expected the key \"command\": one of {}", fmt::join(commands, ", ")));
-    } else if (node->kind != Tree::Kind::scalar) {
-      problems_.add_expected(*node, "command", fmt::format("one of {}", fmt::join(commands, ", ")));
-    } else if (std::ranges::find(commands, node->text) == commands.end()) {
-      problems_.add_unknown(node->where, "command of a sweep", node->text, commands);
-    } else {
-      sweep_.command = node->text;
-    }
-  }
-
   void read_arguments() {
-    const Tree* const node = value_of("arguments");
-    if (node == nullptr) return;
-    if (node->kind != Tree::Kind::list) return problems_.add_expected(*node, "arguments", "a list, as [--steps, 20]");
-    for (const Tree& item : node->items) {
-      if (item.kind != Tree::Kind::scalar) {
-        problems_.add_expected(item, "arguments", "text");
-        continue;
-      }
-      // What the sweep gives itself, or what would make several results of one case.
+    const Tree& node = file_.arguments;
+    if (node.kind == Tree::Kind::null) return;
+    if (node.kind != Tree::Kind::list) return problems_.add_expected(node, "arguments", "a list, as [--steps, 20]");
+    for (const Tree& item : node.items) {
+      // Options that the sweep sets itself, or that give several results per case.
       for (const std::string_view own : {"--json", "-c", "--config", "--policies", "--resume", "--overwrite"})
         if (item.text == own || item.text.starts_with(std::string(own) + "=") ||
             (own == "-c" && item.text.starts_with(own)))  // -cFILE is -c FILE
           problems_.add(item.where, fmt::format("arguments: {} cannot be given here; configurations belong under "
                                                 "`config`, values under `overrides`, `grid` or `cases`",
                                                 own));
-      if (!item.text.starts_with("-") && item.text.find('=') != std::string::npos)
+      if (item.kind != Tree::Kind::scalar)
+        problems_.add_expected(item, "arguments", "text");
+      else if (!item.text.starts_with("-") && item.text.find('=') != std::string::npos)
         problems_.add(item.where, fmt::format("arguments: {} is a value of the configuration, which belongs under "
                                               "`overrides`, `grid` or `cases`",
                                               item.text));
@@ -115,292 +126,196 @@ class SweepReader {
     std::vector<std::string> words{sweep_.command, "-c", "CONFIG"};
     words.insert(words.end(), sweep_.arguments.begin(), sweep_.arguments.end());
     if (const std::string problem = command_line_problem(std::move(words)); !problem.empty())
-      problems_.add(node->where, fmt::format("arguments: {}", problem));
+      problems_.add(node.where, fmt::format("arguments: {}", problem));
   }
 
-  void read_output() {
-    sweep_.folder = fs::path("runs") / "sweeps" / path_.stem();
-    const Tree* const node = value_of("output");
-    if (node == nullptr) return;
-    if (node->kind != Tree::Kind::map) return problems_.add_expected(*node, "output", "a section, as {dir: FOLDER}");
-    for (const TreeEntry& entry : node->entries) {
-      if (entry.key != "dir") {
-        problems_.add_unknown(entry.where, "key in section output of a sweep:", entry.key, {"dir"});
-      } else {
-        read_folder(entry.value);
-      }
-    }
-  }
-
-  void read_folder(const Tree& node) {
-    if (node.kind != Tree::Kind::scalar || node.text.empty())
-      return problems_.add_expected(node, "output.dir", "a folder");
-    sweep_.folder = expand_home(node.text);
-  }
-
-  /// Whether `entry` names something that a case can set: a key of a section, or a section with keys and values, of
-  /// which a grid has a list.
+  /// Checks that `entry` names a key of a section, or a section with keys and values (a list of them in a grid).
   bool check_key(const TreeEntry& entry) {
     if (entry.key == "config") return true;
     const std::size_t dot = entry.key.find('.');
-    const std::string section = entry.key.substr(0, dot);
+    const Section* const section = find_section(entry.key.substr(0, dot));
     const std::size_t before = problems_.count();
-    if (find_section(section) == nullptr)
-      problems_.add_unknown(entry.where, "section", section, section_names());
+    if (section == nullptr)
+      problems_.add_unknown(entry.where, "section", entry.key.substr(0, dot), section_names());
     else if (dot != std::string::npos)
-      check_name(section, entry.key.substr(dot + 1), entry.where);
-    else if (entry.value.kind == Tree::Kind::list)
-      for (const Tree& item : entry.value.items) check_section(section, item);
+      check_name(*section, entry.key.substr(dot + 1), entry.where);
     else
-      check_section(section, entry.value);
+      for (const Tree& item : files_in(entry.value)) {
+        if (item.kind != Tree::Kind::map)
+          problems_.add(item.where, fmt::format("expected keys and values of the section {0}, as {{NAME: ...}}, or one "
+                                                "key as {0}.NAME, got {1}",
+                                                section->name, describe(item)));
+        for (const TreeEntry& key : item.entries) check_name(*section, key.key, key.where);
+      }
     return problems_.count() == before;
   }
 
-  void check_section(const std::string& section, const Tree& values) {
-    if (values.kind != Tree::Kind::map) {
-      problems_.add(values.where,
-                    fmt::format("expected keys and values of the section {0}, as {{NAME: ...}}, or one key "
-                                "as {0}.NAME, got {1}",
-                                section, describe(values)));
-      return;
-    }
-    for (const TreeEntry& entry : values.entries) check_name(section, entry.key, entry.where);
-  }
-
-  void check_name(const std::string& section, const std::string& name, const Location& where) {
-    if (section == "output" && name == "dir") {
+  void check_name(const Section& section, const std::string& name, const Location& where) {
+    const Names known = section.known_keys();
+    if (section.name == "output" && name == "dir")
       problems_.add(where,
                     "output.dir: a case that trains has a run folder of its own inside the sweep's, which `output: "
                     "{dir: FOLDER}` of the sweep sets, or output.dir=FOLDER on the command line");
-    } else {
-      const Names known = find_section(section)->known_keys();
-      if (std::ranges::find(known, name.substr(0, name.find('.'))) == known.end())
-        problems_.add_unknown(where, fmt::format("key in section {}:", section), name, known);
-    }
+    else if (std::ranges::find(known, name.substr(0, name.find('.'))) == known.end())
+      problems_.add_unknown(where, fmt::format("key in section {}:", section.name), name, known);
   }
 
-  /// Of a `config`: one file, or several of which each is laid over those before it.
-  static std::span<const Tree> files_in(const Tree& node) {
-    return node.kind == Tree::Kind::list ? std::span(node.items) : std::span(&node, 1);
+  void add(Row& row, const TreeEntry& entry, const Tree& value) {
+    if (value.kind == Tree::Kind::invalid) return;
+    if (entry.key == "config") check_files(value);
+    row.push_back({entry.key, entry.where, value});
   }
 
-  void check_configuration(const Tree& node) {
+  void check_files(const Tree& node) {
     const std::span<const Tree> files = files_in(node);
-    const auto is_file = [](const Tree& item) { return item.kind == Tree::Kind::scalar; };
-    if (files.empty() || !std::ranges::all_of(files, is_file))
+    if (files.empty() || !std::ranges::all_of(files, [](const Tree& item) { return item.kind == Tree::Kind::scalar; }))
       return problems_.add_expected(node, "config",
                                     "a file, or a list of files of which each is laid over those before it");
-    for (const Tree& item : files) {
-      const fs::path file = path_.parent_path() / item.text;
-      std::error_code failed;
-      if (!fs::is_regular_file(file, failed))
+    for (const Tree& item : files)
+      if (const fs::path file = path_.parent_path() / item.text; !fs::is_regular_file(file))
         problems_.add(item.where, fmt::format("config: there is no file {}", file.string()));
-    }
-  }
-
-  void add_choice(Row& row, const TreeEntry& key, const Tree& value) {
-    if (value.kind == Tree::Kind::invalid) return;
-    if (key.key == "config") check_configuration(value);
-    row.push_back({&key, &value});
   }
 
   void read_common() {
-    if (const TreeEntry* const config = root_.find("config")) add_choice(common_, *config, config->value);
-    const Tree* const node = value_of("overrides");
-    if (node == nullptr) return;
-    if (node->kind != Tree::Kind::map) return problems_.add_expected(*node, "overrides", "keys with values");
-    for (const TreeEntry& entry : node->entries) {
+    if (const TreeEntry* const config = root_.find("config")) add(common_, *config, config->value);
+    for (const TreeEntry& entry : file_.overrides)
       if (entry.key == "config")
         problems_.add(entry.where, "overrides: `config` stands beside `overrides`, not in it");
       else if (check_key(entry))
-        add_choice(common_, entry, entry.value);
-    }
+        add(common_, entry, entry.value);
   }
 
-  /// What the command line sets for all `rows`, none of which may set it itself.
-  void read_given(const std::vector<Row>& rows) {
-    for (const TreeEntry& entry : given_) {
-      if (entry.key == "output.dir") {
-        read_folder(entry.value);
-        continue;
-      }
-      const auto lies_in = [](const std::string& key, const std::string& section) {
-        return key == section || key.starts_with(section + ".");
-      };
-      const auto sets = [&](const Choice& choice) {
-        return lies_in(choice.key->key, entry.key) || lies_in(entry.key, choice.key->key);
-      };
-      const auto set = [&](const Row& row) { return std::ranges::any_of(row, sets); };
-      if (std::ranges::any_of(rows, set))
-        problems_.add(entry.where, fmt::format("{} cannot be set: cases of the sweep set it themselves", entry.key));
-      else if (check_key(entry))
-        add_choice(common_, entry, entry.value);
+  /// Sets a key for all cases, which must not set it themselves.
+  void set_for_all(const std::vector<Row>& rows, const TreeEntry& entry) {
+    if (entry.key == "output.dir") {
+      SweepOutput output;
+      read_field(SweepOutput::fields().front(), entry.key, entry.value, &output, problems_);
+      sweep_.folder = expand_home(output.dir);
+      return;
     }
+    const auto overlaps = [&](const TreeEntry& set) {
+      return set.key == entry.key || set.key.starts_with(entry.key + ".") || entry.key.starts_with(set.key + ".");
+    };
+    if (std::ranges::any_of(rows, [&](const Row& row) { return std::ranges::any_of(row, overlaps); }))
+      problems_.add(entry.where, fmt::format("{} cannot be set: cases of the sweep set it themselves", entry.key));
+    else if (check_key(entry))
+      add(common_, entry, entry.value);
   }
 
-  /// Whether no other part of the sweep varies the key.
+  /// Checks a key that `part` varies, which no other part may vary.
   bool claim(const TreeEntry& entry, const std::string& part) {
-    const auto [earlier, is_first] = varied_.try_emplace(entry.key, part, entry.where.line);
-    if (!is_first && earlier->second.first != part)
-      problems_.add(entry.where, fmt::format("the key \"{}\" stands under `{}` already, in line {}", entry.key,
-                                             earlier->second.first, earlier->second.second));
-    return is_first || earlier->second.first == part;
+    if (!check_key(entry)) return false;
+    const auto& [owner, line] = varied_.try_emplace(entry.key, part, entry.where.line).first->second;
+    if (owner != part)
+      problems_.add(entry.where,
+                    fmt::format("the key \"{}\" stands under `{}` already, in line {}", entry.key, owner, line));
+    return owner == part;
   }
 
-  /// The entries of the section `key`, which may be absent.
-  const std::vector<TreeEntry>& entries_of(std::string_view key, std::string_view wanted) {
-    static const std::vector<TreeEntry> none;
-    const Tree* const node = value_of(key);
-    if (node == nullptr) return none;
-    if (node->kind != Tree::Kind::map) problems_.add_expected(*node, key, wanted);
-    return node->entries;
+  /// A row for each value of a list.
+  std::vector<Row> column(const TreeEntry& entry, const std::string& part) {
+    std::vector<Row> rows;
+    if (claim(entry, part))
+      for (const Tree& item :
+           items_of(entry.value, fmt::format("{}.{}", part, entry.key), "a list of values", problems_))
+        add(rows.emplace_back(), entry, item);
+    return rows.empty() ? std::vector<Row>{{}} : rows;
   }
 
   std::vector<Row> read_grid() {
     std::vector<Row> rows{{}};
-    for (const TreeEntry& entry : entries_of("grid", "keys with lists of values")) {
-      if (!check_key(entry) || !claim(entry, "grid")) continue;
-      std::vector<Row> values;
-      for (const Tree& item : items_of(entry.value, "grid." + entry.key, "a list of values", problems_))
-        add_choice(values.emplace_back(), entry, item);
-      if (!values.empty()) rows = product(rows, values);
-    }
-    return rows;
-  }
-
-  std::vector<Row> read_cases() {
-    const Tree* const node = value_of("cases");
-    if (node == nullptr) return {{}};
-    std::vector<Row> rows;
-    for (const Tree& item : items_of(*node, "cases", "a list of cases, each with keys and values", problems_)) {
-      Row& row = rows.emplace_back();
-      if (item.kind != Tree::Kind::map) problems_.add_expected(item, "cases", "keys with values");
-      for (const TreeEntry& entry : item.entries)
-        if (claim(entry, "cases") && check_key(entry)) add_choice(row, entry, entry.value);
-    }
+    for (const TreeEntry& entry : file_.grid) rows = product(rows, column(entry, "grid"));
     return rows;
   }
 
   std::vector<Row> read_seeds() {
-    const Tree* const node = value_of("seeds");
-    if (node == nullptr) return {{}};
-    if (sweep_.command == "plan") problems_.add(node->where, "seeds: a plan does not depend on the seed");
-    const TreeEntry& key = made_.emplace_back(TreeEntry{"train.seed", node->where, *node});
-    if (!claim(key, "seeds")) return {{}};
+    const TreeEntry* const seeds = root_.find("seeds");
+    if (seeds == nullptr || seeds->value.kind != Tree::Kind::list) return {{}};
+    if (sweep_.command == "plan") problems_.add(seeds->where, "seeds: a plan does not depend on the seed");
+    return column({"train.seed", seeds->where, seeds->value}, "seeds");
+  }
+
+  std::vector<Row> read_cases() {
+    if (root_.find("cases") == nullptr) return {{}};
     std::vector<Row> rows;
-    for (const Tree& item : items_of(*node, "seeds", "a list of whole numbers", problems_)) {
-      if (const auto seed = number_in(item); !seed || *seed < 0 || *seed != std::floor(*seed))
-        problems_.add_expected(item, "seeds", "a whole number");
-      add_choice(rows.emplace_back(), key, item);
+    for (const Tree& item : items_of(file_.cases, "cases", "a list of cases, each with keys and values", problems_)) {
+      Row& row = rows.emplace_back();
+      if (item.kind != Tree::Kind::map) problems_.add_expected(item, "cases", "keys with values");
+      for (const TreeEntry& entry : item.entries)
+        if (claim(entry, "cases")) add(row, entry, entry.value);
     }
     return rows;
   }
 
+  /// A row for each trial; trials that repeat an earlier one's values are left out.
   std::vector<Row> read_random() {
-    const Tree* const node = value_of("random");
-    if (node == nullptr) return {{}};
-    const RandomSearch search = read_random_search(*node, most_cases, problems_);
+    if (root_.find("random") == nullptr) return {{}};
+    const RandomSearch search = read_random_search(file_.random, problems_);
     std::vector<Row> rows(static_cast<std::size_t>(std::max<std::int64_t>(1, search.trials)));
     for (const RandomSearch::Value& value : search.values) {
-      const TreeEntry& entry = *value.entry;
-      TreeEntry in_grid = entry;  // as if a grid had it
-      in_grid.value = value.distribution.choices;
-      in_grid.value.where = entry.where;
-      if (!check_key(in_grid) || !claim(entry, "random")) continue;
-      for (std::size_t trial = 0; trial < rows.size(); ++trial) {
-        const Tree drawn = search.draw(value, static_cast<std::int64_t>(trial));
-        add_choice(rows[trial], entry, made_.emplace_back(TreeEntry{entry.key, entry.where, drawn}).value);
-      }
+      Tree choices(value.distribution.choices);
+      choices.where = value.entry.where;
+      if (!claim({value.entry.key, value.entry.where, choices}, "random")) continue;
+      for (std::size_t trial = 0; trial < rows.size(); ++trial)
+        add(rows[trial], value.entry, search.draw(value, static_cast<std::int64_t>(trial)));
     }
-    leave_repeated(rows);
-    return rows;
-  }
-
-  /// Leaves out trials that draw the values of one before them, as trials of few choices do.
-  void leave_repeated(std::vector<Row>& rows) {
     std::set<std::string> drawn;
     sweep_.repeated_trials = std::erase_if(rows, [&](const Row& row) {
       std::string values;
-      for (const Choice& choice : row) values += to_yaml(*choice.value) + "\n";
+      for (const TreeEntry& entry : row) values += to_yaml(entry.value) + "\n";
       return !drawn.insert(values).second;
     });
+    return rows;
   }
 
   std::vector<Row> product(const std::vector<Row>& outer, const std::vector<Row>& inner) {
-    std::vector<Row> rows;
     if (std::ssize(outer) * std::ssize(inner) > most_cases) {
       problems_.add(root_.where, fmt::format("more than {} cases", most_cases));
       return outer;
     }
-    for (const Row& one : outer) {
+    std::vector<Row> rows;
+    for (const Row& one : outer)
       for (const Row& other : inner) {
         rows.push_back(one);
         rows.back().insert(rows.back().end(), other.begin(), other.end());
       }
-    }
     return rows;
   }
 
-  static void set_override(std::vector<SweepOverride>& overrides, const std::string& key, const Tree& value) {
-    const std::string yaml = to_yaml(value);
-    const SweepOverride made{key, yaml, value.kind == Tree::Kind::scalar ? value.text : yaml, number_in(value)};
-    const auto found = std::ranges::find(overrides, key, &SweepOverride::key);
-    if (found == overrides.end())
-      overrides.push_back(made);
-    else
-      *found = made;
-  }
-
-  /// A section given whole replaces what was set of it.
-  static void add_settings(std::vector<SweepOverride>& settings, const std::string& key, const Tree& value) {
-    if (value.kind != Tree::Kind::map || key.find('.') != std::string::npos) return set_override(settings, key, value);
-    std::erase_if(settings, [&](const SweepOverride& setting) { return setting.key.starts_with(key + "."); });
-    for (const TreeEntry& entry : value.entries) set_override(settings, key + "." + entry.key, entry.value);
-  }
-
-  /// The choices of a case: one given again takes the place of the one before it.
-  Row merged(const Row& row) const {
-    Row all;
-    for (const Row* const choices : {&std::as_const(common_), &row})
-      for (const Choice& choice : *choices) {
-        const auto found = std::ranges::find(all, choice.key->key, [](const Choice& one) { return one.key->key; });
-        if (found == all.end())
-          all.push_back(choice);
-        else
-          *found = choice;
-      }
-    return all;
-  }
-
-  /// A section given whole after a key of it would drop the key.
-  void refuse_drop(const Choice& section, std::span<const Choice> before) {
-    if (section.value->kind != Tree::Kind::map) return;
-    for (const Choice& one : before) {
-      if (!one.key->key.starts_with(section.key->key + ".")) continue;
+  /// Refuses a whole section after a key of it, which it would drop.
+  void refuse_drop(const TreeEntry& section, std::span<const TreeEntry> before) {
+    if (section.value.kind != Tree::Kind::map) return;
+    for (const TreeEntry& one : before) {
+      if (!one.key.starts_with(section.key + ".")) continue;
       const std::string message = fmt::format(
           "{0}: given whole, the section replaces all that is set of it, and {1} of {2} is dropped; set the keys of "
-          "{0} "
-          "one by one",
-          section.key->key, one.key->key,
-          one.key->where.line == 0 ? "the command line" : fmt::format("line {}", one.key->where.line));
-      if (dropped_.insert(to_string(section.value->where) + message).second)
-        problems_.add(section.value->where, message);
+          "{0} one by one",
+          section.key, one.key, one.where.line == 0 ? "the command line" : fmt::format("line {}", one.where.line));
+      if (dropped_.insert(to_string(section.value.where) + message).second) problems_.add(section.value.where, message);
     }
   }
 
   void add_case(const Row& row) {
+    Row all, settings;
+    for (const Row* const part : {&std::as_const(common_), &row})
+      for (const TreeEntry& entry : *part) put(all, entry);
     SweepCase one;
-    const Row all = merged(row);
-    for (const Choice& choice : all) {
-      if (choice.key->key == "config") {
-        for (const Tree& file : files_in(*choice.value))
+    for (const TreeEntry& entry : all) {
+      if (entry.key == "config") {
+        for (const Tree& file : files_in(entry.value))
           one.configurations.push_back((path_.parent_path() / file.text).lexically_normal().string());
         continue;
       }
-      refuse_drop(choice, std::span(all.data(), &choice));
-      set_override(one.overrides, choice.key->key, *choice.value);
-      add_settings(one.settings, choice.key->key, *choice.value);
+      refuse_drop(entry, std::span(all.data(), &entry));
+      one.overrides.push_back(override_of(entry));
+      if (entry.value.kind != Tree::Kind::map || entry.key.find('.') != std::string::npos) {
+        put(settings, entry);
+        continue;
+      }
+      std::erase_if(settings, [&](const TreeEntry& setting) { return setting.key.starts_with(entry.key + "."); });
+      for (const TreeEntry& key : entry.value.entries) put(settings, {entry.key + "." + key.key, key.where, key.value});
     }
+    for (const TreeEntry& setting : settings) one.settings.push_back(override_of(setting));
     if (one.configurations.empty()) {
       problems_.add(root_.where,
                     "expected the key \"config\": a configuration file, several that go together as a list, or a list "
@@ -420,12 +335,11 @@ class SweepReader {
   fs::path path_;
   const Tree& root_;
   Problems& problems_;
+  SweepFile file_;
   Sweep sweep_;
-  std::vector<TreeEntry> given_;  // on the command line
   Row common_;
   std::set<std::string> ids_;
-  std::map<std::string, std::pair<std::string, int>> varied_;  // keys: the part that varies them, and its line
-  std::deque<TreeEntry> made_;                                 // values that the file does not hold as such
+  std::map<std::string, std::pair<std::string, int>> varied_;  // the part that varies a key, and its line
   std::set<std::string> dropped_;                              // messages
 };
 
@@ -447,7 +361,7 @@ std::string id_of(const Sweep& sweep, const SweepCase& one) {
 Sweep read_sweep(const fs::path& path, const std::vector<std::string>& overrides) {
   Problems problems;
   const Tree root = parse_yaml(read_text(path), {path.string(), 1, 1}, problems);
-  return SweepReader(path, root, overrides, problems).read();
+  return SweepReader(path, root, problems).read(overrides);
 }
 
 }  // namespace lacuna::apps

@@ -1,6 +1,7 @@
 #include "data/augment/augment.h"
 
 #include "core/error.h"
+#include "core/schema_maps.h"
 #include "data/augment/auto_augment.h"
 #include "data/augment/color_jitter.h"
 #include "data/augment/random_erasing.h"
@@ -39,6 +40,7 @@ Fields AugmentOptions::fields() {
 namespace lacuna::augment {
 
 void check(const AugmentOptions& options) {
+  check_values("data", options);
   const bool keeps_jitter = options.auto_augment.empty() || parse_policy(options.auto_augment).keeps_color_jitter;
   if (!options.color_jitter.empty()) ColorJitter(options.color_jitter, options.color_jitter_probability);
   if (!options.color_jitter.empty() && !keeps_jitter && !options.force_color_jitter)
@@ -55,16 +57,6 @@ void check(const AugmentOptions& options) {
   if (options.erase_probability == 0 &&
       (options.erase_mode != defaults.erase_mode || options.erase_count != defaults.erase_count))
     reject("data.erase_mode and data.erase_count have no effect without data.erase_probability");
-  if (!erasing_of(options.erase_mode))
-    reject("data.erase_mode: expected const, rand or pixel, got {}", options.erase_mode);
-  for (const auto& [key, probability] : {std::pair{"color_jitter_probability", options.color_jitter_probability},
-                                         std::pair{"grayscale_probability", options.grayscale_probability},
-                                         std::pair{"blur_probability", options.blur_probability},
-                                         std::pair{"erase_probability", options.erase_probability}})
-    if (!(probability >= 0 && probability <= 1)) reject("data.{}: expected 0 to 1, got {}", key, probability);
-  constexpr std::int64_t most_rectangles = 8;
-  if (options.erase_count < 1 || options.erase_count > most_rectangles)
-    reject("data.erase_count: expected 1 to {}, got {}", most_rectangles, options.erase_count);
 }
 
 Transforms before_normalization(const AugmentOptions& options, const std::vector<float>& mean,

@@ -42,7 +42,7 @@ struct ImageTableOptions {
                   "names of the classes in their order, or a file `.txt` of them; `numbers`: labels are numbers to "
                   "predict; empty: detected"),
             field("separator", &O::separator,
-                  "separator between the labels of an image that may have several, as `|`; empty: it has one, or a "
+                  "separator between the labels of an image that may have several, as `;`; empty: it has one, or a "
                   "list of JSON"),
             field("images", &O::images, is_path, "folder that paths are relative to; empty: that of the table"),
             field("extension", &O::extension, "extension to append to paths, as `.jpg`"),

@@ -1,6 +1,6 @@
 // Sweep files: how cases are written, drawn and checked.
-#include "apps/config/configuration.h"
 #include "apps/sweep/sweep_file.h"
+#include "apps/config/configuration.h"
 #include "tests/apps/sweep/sweep_run.h"
 
 #include <fmt/ranges.h>
@@ -103,9 +103,10 @@ TEST_CASE("sweep: a section given whole after a key of it is refused, not run wi
     return result.error;
   };
   const auto drops = [](int line) {
-    return fmt::format("memory: given whole, the section replaces all that is set of it, and memory.bits of {} is "
-                       "dropped",
-                       line == 0 ? "the command line" : fmt::format("line {}", line));
+    return fmt::format(
+        "memory: given whole, the section replaces all that is set of it, and memory.bits of {} is "
+        "dropped",
+        line == 0 ? "the command line" : fmt::format("line {}", line));
   };
   const auto said = [](const std::string& error, const std::string& text) {
     std::size_t count = 0;
@@ -113,8 +114,9 @@ TEST_CASE("sweep: a section given whole after a key of it is refused, not run wi
     return count;
   };
   // Said once, however many cases it makes.
-  const std::string many = error_of("grid: {memory.bits: [2, 4], train.seed: [1, 2]}\n"
-                                    "cases: [{memory: {policy: fixed, recompute: [\"blocks.*\"]}}]\n");
+  const std::string many = error_of(
+      "grid: {memory.bits: [2, 4], train.seed: [1, 2]}\n"
+      "cases: [{memory: {policy: fixed, recompute: [\"blocks.*\"]}}]\n");
   CHECK(many.starts_with("lacuna: s.yaml:5:18: "));
   CHECK(said(many, drops(4)) == 1);
   CHECK(!fs::exists(folder / "out"));
@@ -221,8 +223,9 @@ TEST_CASE("sweep: values drawn at random follow their distributions, and more tr
   refused(lr + "{lognormal: [0, 1]}}}\n", "unknown distribution \"lognormal\"");
   refused(lr + "[1, 2]}}\n", "expected a distribution");
   refused("random: {trials: 2, values: {optimizer.lrr: {uniform: [0, 1]}}}\n", "did you mean \"lr\"?");
-  refused("random: {trials: 0, values: {optimizer.lr: {uniform: [0, 1]}}}\n", "random.trials: expected a whole number");
-  refused("random: {trials: 2}\n", "random: expected `trials` and `values`");
+  refused("random: {trials: 0, values: {optimizer.lr: {uniform: [0, 1]}}}\n",
+          "random: trials: expected a whole number");
+  refused("random: {trials: 2}\n", "random: expected `values`");
   refused(lr + "{uniform: [0, 1]}}}\ngrid: {optimizer.lr: [1]}\n", "stands under `random` already");
   refused("seeds: [1]\n", "a plan does not depend on the seed");
 }
@@ -284,8 +287,8 @@ TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
   const CommandResult result = sweep(folder);
   CHECK(result.code == 2);
   for (const std::string_view expected :
-       {"s.yaml:1:1: unknown key of a sweep \"comand\", did you mean \"command\"?",
-        "s.yaml:2:10: unknown command of a sweep \"plans\", did you mean \"plan\"?",
+       {"s.yaml:1:1: unknown key of a sweep: \"comand\", did you mean \"command\"?",
+        "s.yaml:2:10: a sweep: command: expected one of plan, bench, train (did you mean \"plan\"?)",
         "s.yaml:3:9: config: there is no file nowhere.yaml", "arguments: --json cannot be given here",
         "unknown section \"trian\", did you mean \"train\"?",
         "unknown key in section train: \"batchsize\", did you mean \"batch_size\"?",
@@ -293,7 +296,7 @@ TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
         "grid.memory.policy: expected a list of values, got `keep`",
         "unknown key in section optimizer: \"momentun\", did you mean \"momentum\"?",
         "the key \"memory.policy\" stands under `grid` already, in line 6",
-        "unknown key in section output of a sweep: \"dri\", did you mean \"dir\"?"}) {
+        "unknown key of output: \"dri\", did you mean \"dir\"?"}) {
     INFO(result.error);
     CHECK_MESSAGE(result.error.find(expected) != std::string::npos, expected);
   }
@@ -318,7 +321,7 @@ TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
   refused("command: bench\nconfig: c.yaml\narguments: [--steps, 3, train.batch_size=5]\n",
           "s.yaml:3:25: arguments: train.batch_size=5 is a value of the configuration");
   refused("command: plan\nconfig: c.yaml\narguments: [--help]\n", "arguments: expected no option that prints");
-  refused("[1]\n", "expected the keys of a sweep, got a list");
+  refused("[1]\n", "a sweep: expected keys with values, got a list");
 }
 
 }  // namespace lacuna::test

@@ -26,6 +26,7 @@ struct PlannerOptions {
   /// gradient. Called once, and only if tensors are quantized. Missing tensors get a sensitivity by their size.
   std::function<std::map<std::string, double>()> sensitivities = [] { return std::map<std::string, double>(); };
   double usual_sensitivity = 1;  // sum over all tensors, to derive a sensitivity by size
+  double noise_price = 1;        // the share of an exact step's time that a variance of the squared gradient is worth
 };
 
 struct PlannerResult {

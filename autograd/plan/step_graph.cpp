@@ -1,6 +1,7 @@
 #include "autograd/plan/step_graph.h"
 
 #include "autograd/checkpoint.h"
+#include "autograd/op_mode.h"
 #include "autograd/policies/lossless.h"
 #include "autograd/policies/quantizing.h"
 #include "core/ledger.h"
@@ -8,6 +9,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
+#include <unordered_map>
 #include <utility>
 
 namespace lacuna {
@@ -17,15 +20,15 @@ std::int64_t mask_bytes(const SavedTensorInfo& info) { return (info.shape.count(
 
 /// Quantizes every tensor that can be to the given bits, and records each decision and each op with its memory. Events
 /// alternate: the interval before an op, then the op.
-class Recorder final : public MemoryPolicy, public Observer {
+class Recorder final : public MemoryPolicy, public Observer, public OpMode {
  public:
-  Recorder(StepGraph& graph, int bits, const CostTable& costs)
+  Recorder(StepGraph& graph, const std::vector<std::string>& regions, int bits, const CostTable& costs)
       : MemoryPolicy(bits != exact_bits),
         graph_(graph),
         bits_(bits),
         costs_(costs),
         account_(ledger(Device::meta)),
-        planned_(graph.recorded) {
+        planned_(regions) {
     account_.reset_peak();
   }
   std::string_view name() const override { return "recorder"; }
@@ -39,8 +42,10 @@ class Recorder final : public MemoryPolicy, public Observer {
       tensor.readers.emplace_back(reader.path.text());
       uses_.push_back({graph_.tensors.size(), reader.op, reader.path});
     }
-    tensor.can_quantize = hold.kind == Hold::quantize && worth_quantizing(info);
+    tensor.worth_quantizing = worth_quantizing(info);
+    tensor.can_quantize = hold.kind == Hold::quantize && tensor.worth_quantizing;
     tensor.is_input = info.is_input();
+    tensor.is_statistic = info.source.kind == Source::Kind::extra_output;
     tensor.in_region = !info.region.text().empty();
     tensor.can_rematerialize = hold.kind == Hold::rematerialize;
     tensor.can_offload = can_offload(hold, info) && !tensor.is_input;
@@ -48,6 +53,8 @@ class Recorder final : public MemoryPolicy, public Observer {
     if (hold.kind == Hold::keep && !info.borrowed) tensor.held_bytes = info.bytes;
     if (hold.kind == Hold::quantize) tensor.held_bytes = held_bytes(tensor.size, tensor.is_input ? 8 : bits_);
     tensor.held_bytes += tensor.sign_bytes;
+    if (const auto made = made_.find({info.op, info.path}); made != made_.end())
+      tensor.made = made->second[std::min(static_cast<std::size_t>(info.occurrence), made->second.size() - 1)];
     tensor.birth = graph_.events.size() + 1;
     graph_.tensors.push_back(std::move(tensor));
     return hold;
@@ -70,11 +77,25 @@ class Recorder final : public MemoryPolicy, public Observer {
   }
   void after(Phase phase, const Operation& op, Label path, const Work& work, std::span<const Tensor>) override {
     const bool backward = phase == Phase::backward;
+    if (!backward && !is_recomputing()) made_[{Label(op.name()), path}].push_back(graph_.events.size());
     if (backward && graph_.backward_begin == 0) graph_.backward_begin = graph_.events.size() - 1;
     if (backward) walked_[{Label(op.name()), path}] = graph_.events.size() + 1;
     note({.backward = graph_.backward_begin > 0,
           .path = std::string(path.text()),
           .seconds = costs_.op_seconds(work.macs, work.bytes)});
+  }
+
+  void after(const Operation& op, const std::vector<Variable>& inputs, const std::vector<Variable>& outputs,
+             const std::vector<Tensor>&) override {
+    if (is_recomputing() || graph_.events.empty()) return;
+    const std::size_t event = graph_.events.size() - 1;
+    for (const Variable& input : inputs)
+      if (input.defined())
+        if (const auto known = values_.find(input.tensor().storage()->id()); known != values_.end())
+          known->second.users.insert(graph_.events[event].path);
+    for (const Variable& output : outputs)
+      values_.try_emplace(output.tensor().storage()->id(),
+                          Value{event, Label(op.name()), output.shape(), output.dtype()});
   }
 
   /// Fills in the values that are known only at the end of the step.
@@ -92,6 +113,7 @@ class Recorder final : public MemoryPolicy, public Observer {
       tensor.first_use =
           std::min(tensor.first_use, entered != entered_.end() ? entered->second : first_in(path.text()));
     }
+    note_users();
     for (GraphRegion& region : graph_.regions)
       if (const auto block = blocks_.find(region.path); block != blocks_.end())
         std::tie(region.sequence, region.index) = block->second;
@@ -103,6 +125,8 @@ class Recorder final : public MemoryPolicy, public Observer {
     graph_.events.clear();
     graph_.backward_begin = 0;
     uses_.clear();
+    made_.clear();
+    values_.clear();
     walked_.clear();
     entered_.clear();
   }
@@ -128,6 +152,50 @@ class Recorder final : public MemoryPolicy, public Observer {
       graph_.regions.push_back({.path = std::string(path)});
   }
 
+  /// Fills in the users of tensors. Values that backward does not read are tensors of no bytes.
+  void note_users() {
+    std::map<std::size_t, const Value*> by_event;
+    std::unordered_map<std::string_view, std::size_t> first_backward;  // by path
+    for (std::size_t i = graph_.backward_begin; i < graph_.events.size(); ++i)
+      first_backward.emplace(graph_.events[i].path, i);
+    for (const auto& [id, value] : values_) by_event.emplace(value.made, &value);
+    for (GraphTensor& tensor : graph_.tensors)
+      if (const auto found = by_event.find(tensor.made); found != by_event.end() && !tensor.is_statistic) {
+        tensor.users.assign(found->second->users.begin(), found->second->users.end());
+        by_event.erase(found);
+      }
+    for (const auto& [event, value] : by_event) {
+      const Label path(graph_.events[event].path);
+      const SavedTensorInfo info{.op = value->op,
+                                 .path = path,
+                                 .shape = value->shape,
+                                 .dtype = value->dtype,
+                                 .bytes = value->shape.count() * size_of(value->dtype),
+                                 .need = Need::value,
+                                 .readers = {}};
+      GraphTensor tensor{.key = info.key(), .path = std::string(path.text())};
+      tensor.size = bit_choice(info, graph_.group_size);
+      tensor.size.exact_bytes = info.bytes;
+      tensor.users.assign(value->users.begin(), value->users.end());
+      tensor.worth_quantizing = worth_quantizing(info);
+      tensor.made = event;
+      tensor.birth = event + 1;
+      tensor.last_use = graph_.backward_begin;
+      for (const std::string& user : tensor.users)
+        if (const auto first = first_backward.find(user); first != first_backward.end())
+          tensor.last_use = std::max(tensor.last_use, first->second);
+      tensor.first_use = graph_.events.size();
+      graph_.tensors.push_back(std::move(tensor));
+    }
+  }
+
+  struct Value {
+    std::size_t made;
+    Label op;
+    Shape shape;
+    DType dtype;
+    std::set<std::string> users{};  // paths of ops
+  };
   struct Use {
     std::size_t tensor;
     Label op, path;
@@ -139,6 +207,8 @@ class Recorder final : public MemoryPolicy, public Observer {
   Ledger& account_;
   PlannedRegions planned_;
   std::vector<Use> uses_;
+  std::unordered_map<std::uint64_t, Value> values_;                     // by storage
+  std::map<Place, std::vector<std::size_t>> made_;                      // events of the op's forward
   std::map<Place, std::size_t> entered_;                                // first event of the op's backward
   std::map<Place, std::size_t> walked_;                                 // one past the last event of the op's backward
   std::map<std::string, std::pair<std::string, std::int64_t>> blocks_;  // sequence and index of a block
@@ -157,49 +227,32 @@ std::int64_t GraphTensor::bytes(const MemoryPlan::Choice& choice) const {
 StepGraph StepGraph::record(const MetaStep& step, const std::vector<std::string>& regions, int bits,
                             std::int64_t group_size, const CostTable& costs) {
   StepGraph graph;
-  graph.recorded = regions;
   graph.group_size = group_size;
-  Recorder recorder(graph, bits, costs);
+  Recorder recorder(graph, regions, bits, costs);
   graph.recorded_bytes.saved = step(recorder, &recorder).saved;
   recorder.finish();
-  if (regions.empty()) graph.measure_regions();
   return graph;
 }
 
-void StepGraph::measure_regions() {
-  for (GraphRegion& region : regions) {
-    const auto is_inside = [&](const std::string& path) { return lies_in(path, region.path); };
-    for (const Event& event : events)
-      if (!event.backward && is_inside(event.path)) region.seconds += event.seconds;
-    for (const GraphTensor& tensor : tensors)
-      if (!tensor.is_input && is_inside(tensor.path) && std::ranges::all_of(tensor.readers, is_inside))
-        region.inner_bytes += tensor.held_bytes;
-  }
-}
-
-std::vector<std::int64_t> StepGraph::totals(std::span<const std::int64_t> held,
-                                            std::span<const std::int64_t> back) const {
+std::vector<std::int64_t> StepGraph::totals(std::span<const HeldBytes> held) const {
   std::vector<std::int64_t> changes(events.size() + 1, 0), totals;  // at each event
+  const auto add = [&](std::size_t from, std::size_t last, std::int64_t bytes) {
+    changes[std::min(from, events.size())] += bytes;
+    changes[std::min(last + 1, events.size())] -= bytes;
+  };
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const std::int64_t more = held[i] - tensors[i].held_bytes;
-    changes[std::min(tensors[i].birth, events.size())] += more;
-    changes[std::min(tensors[i].last_use + 1, events.size())] -= more;
-    if (back.empty()) continue;
-    changes[std::min(tensors[i].first_use, events.size())] += back[i];
-    changes[std::min(tensors[i].last_use + 1, events.size())] -= back[i];
+    add(tensors[i].birth, tensors[i].last_use, held[i].bytes - tensors[i].held_bytes);
+    if (held[i].later > 0) add(held[i].from, tensors[i].last_use, held[i].later);
   }
   std::int64_t more = 0;
-  for (std::size_t i = 0; i < events.size(); ++i) {
-    more += changes[i];
-    totals.push_back(events[i].peak + more);
-  }
+  for (std::size_t i = 0; i < events.size(); ++i) totals.push_back(events[i].peak + (more += changes[i]));
   return totals;
 }
 
-StepBytes StepGraph::bytes(std::span<const std::int64_t> held, std::span<const std::int64_t> back) const {
-  StepBytes result{.saved = recorded_bytes.saved, .peak = std::ranges::max(totals(held, back))};
+StepBytes StepGraph::bytes(std::span<const HeldBytes> held) const {
+  StepBytes result{.saved = recorded_bytes.saved, .peak = std::ranges::max(totals(held))};
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (!tensors[i].in_region) result.saved += held[i] - tensors[i].held_bytes;
+    if (!tensors[i].in_region) result.saved += held[i].bytes - tensors[i].held_bytes;
   return result;
 }
 

@@ -114,17 +114,18 @@ TEST_CASE("planner: within 5 % of the best of all sets of regions, and never ove
 TEST_CASE("step graph: predicts a plan's saved bytes to the byte, and its peak nearly") {
   const Chain chain;
   const MetaStep step = [&](MemoryPolicy& policy, Observer* observer) { return chain.step(policy, observer); };
-  const StepGraph graph = StepGraph::record(step, {path_of(1), path_of(4)}, 8, 256, {});
+  const std::vector<std::string> recomputed{path_of(1), path_of(4)};
+  const StepGraph graph = StepGraph::record(step, recomputed, 8, 256, {});
   REQUIRE(graph.regions.size() == regions);
-  MemoryPlan plan{.regions = graph.recorded};
-  std::vector<std::int64_t> held;
+  MemoryPlan plan{.regions = recomputed};
+  std::vector<HeldBytes> held;
   int bits = 1;
   for (const GraphTensor& tensor : graph.tensors) {
-    held.push_back(tensor.held_bytes);
+    held.push_back({.bytes = tensor.held_bytes});
     if (!tensor.can_quantize) continue;
     const MemoryPlan::Choice choice{.bits = tensor.is_input ? 8 : 1 + bits++ % 6};
     plan.tensors[tensor.key] = choice;
-    held.back() = tensor.bytes(choice);
+    held.back().bytes = tensor.bytes(choice);
   }
   CHECK(plan.quantizes());
   PlannedPolicy policy(plan);

@@ -1,0 +1,98 @@
+// The choice of regions to recompute, from the graph of a step that recomputes nothing.
+#pragma once
+
+#include "autograd/plan/step_graph.h"
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lacuna {
+
+/// One way to hold a tensor. The cost is in seconds, with the seconds that its noise is worth.
+struct TensorWay {
+  MemoryPlan::Choice choice{};
+  std::int64_t bytes = 0, loaded = 0;  // from birth; back from the store, in addition
+  double cost = 0;
+};
+
+/// Blocks, their parts, and which tensors lie in each of them.
+class RegionChoice {
+ public:
+  struct Result {
+    std::vector<std::string> regions{};
+    std::int64_t bytes = 0;  // predicted
+    double cost = 0;
+  };
+  /// The ways of a tensor; `leaves`: those of the output of a recomputed region, which no op can rematerialize.
+  using Ways = std::function<std::vector<TensorWay>(const GraphTensor&, bool leaves)>;
+
+  RegionChoice(const StepGraph& graph, const Ways& ways);
+
+  /// The regions of the cheapest step that is predicted to take at most `budget` of `counted` bytes; of the smallest
+  /// step if none is.
+  ///
+  /// A byte has a price. Each tensor takes its cheapest way, and each block is recomputed, alone, in parts or together
+  /// with its neighbours, if that costs less than the bytes that it frees. The lowest price that fits is found by
+  /// bisection. Regions that a plan fits without are dropped from it.
+  Result choose(std::int64_t budget, const std::function<std::int64_t(const StepBytes&)>& counted, bool of_saved) const;
+
+  /// The regions as text: `recomputed: 7 of 12 blocks`, with the numbers of runs and of parts.
+  std::string describe(const std::vector<std::string>& regions) const;
+
+ private:
+  struct Part {
+    const GraphRegion* region;
+    double seconds = 0;            // its forward pass, up to the last op whose result backward reads
+    std::size_t from = 0, to = 0;  // the events of its forward pass that run again: up to before `to`
+    std::size_t begin = 0;         // the first event of its backward pass
+  };
+  struct Block : Part {
+    std::vector<Part> parts{};
+    double all_seconds = 0;              // its whole forward pass
+    std::vector<std::size_t> tensors{};  // those that it makes,
+    std::vector<std::size_t> inputs{};   // and those that it takes which are not held
+  };
+  struct Place {
+    std::ptrdiff_t block = -1, part = -1;  // -1: none
+    bool operator==(const Place&) const = default;
+  };
+  struct Tensor {
+    Place made{};
+    std::vector<Place> users{};                // in forward, elsewhere than where it is made
+    bool is_there = false;                     // held whole, or rematerialized
+    std::ptrdiff_t first = 0, last = -1;       // blocks that read it
+    bool read_in_part = false;                 // by its part alone
+    std::vector<TensorWay> ways{}, leaving{};  // the latter as the output of a region
+  };
+  /// A recomputed region: consecutive blocks, or a part of one.
+  struct Region {
+    std::ptrdiff_t first, last, part;  // part -1: whole blocks
+    double seconds;
+    std::size_t from, to, begin;
+  };
+
+  std::ptrdiff_t count() const { return std::ssize(blocks_); }
+  Part measured(const GraphRegion& region) const;
+  static bool lies_within(const Place& place, const Region& region);
+  /// Whether it is an input of the region that would not be held without it.
+  static bool is_held_for(const Tensor& tensor, const Region& region);
+  bool is_inner(const Tensor& tensor, const Region& region) const;
+  const TensorWay& cheapest(std::size_t tensor, bool leaves, double price) const;
+  double value(std::size_t tensor, bool leaves, double price) const;
+  Region run(std::ptrdiff_t first, std::ptrdiff_t last) const;
+  double cost_of(const Region& region, double price) const;
+  std::vector<Region> cheapest_regions(double price, std::ptrdiff_t longest) const;
+  std::pair<StepBytes, double> weigh(const std::vector<Region>& regions, double price) const;
+  std::string path(const Region& region) const;
+
+  const StepGraph& graph_;
+  std::vector<Block> blocks_{};
+  std::vector<Tensor> tensors_{};
+  std::vector<std::int64_t> local_{};  // [events] of forward: peak beyond what is saved, and was there before the step
+};
+
+}  // namespace lacuna

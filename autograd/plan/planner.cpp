@@ -222,30 +222,25 @@ class Planner {
       for (const TensorWay& way : division.ways.emplace_back(ways_of(tensor))) costs.push_back({way.bytes, way.cost});
     }
     std::optional<MemoryPlan> best;
-    std::int64_t target = o_.budget, low = 0, high = std::numeric_limits<std::int64_t>::max();  // fits, does not
-    constexpr int rounds = 8;
-    constexpr double enough = 0.98;
     std::vector<std::size_t> before;
+    std::int64_t target = o_.budget, low = 0, high = std::numeric_limits<std::int64_t>::max();  // fits, does not
+    std::int64_t step = 1;
+    constexpr int rounds = 12;
+    constexpr double enough = 0.98;
     for (int round = 0; round < rounds && target > low && target < high; ++round) {
       divide(division, target);
       const bool is_same = division.chosen == std::exchange(before, division.chosen);
-      if (!is_same) {
-        MemoryPlan plan = confirmed(division, regions);
-        if (getenv("PLAN_DEBUG"))
-          fmt::print(stderr, "   fit round {} target {} predicted {} got {} recorded {}\n", round, target,
-                     counted_bytes(graph.bytes(division.held())), plan.bytes, graph.recorded_bytes.peak);
-        const bool fits = plan.bytes <= o_.budget;
-        if (!best || (fits ? best->bytes > o_.budget || plan.bytes > best->bytes : plan.bytes < best->bytes))
-          best = plan;
-        (fits ? low : high) = target;
-        if (fits && (o_.of_saved || static_cast<double>(plan.bytes) >= enough * static_cast<double>(o_.budget))) break;
-        target += o_.budget - plan.bytes;
-      } else if (best->bytes <= o_.budget) {
-        break;  // nothing takes more
-      } else {
-        target -= best->bytes - o_.budget;
-      }
-      if (target <= low || target >= high) target = low + (high - low) / 2;
+      MemoryPlan plan = is_same ? *best : confirmed(division, regions);
+      const std::int64_t left = o_.budget - plan.bytes;
+      if (!best || (left >= 0 ? best->bytes > o_.budget || plan.bytes > best->bytes : plan.bytes < best->bytes))
+        best = std::move(plan);
+      if (left >= 0 &&
+          (o_.of_saved || is_same || static_cast<double>(left) <= (1 - enough) * static_cast<double>(o_.budget)))
+        break;
+      (left >= 0 ? low : high) = target;
+      target += left * step;
+      step = left >= 0 ? 1 : 2 * step;  // the peak may be at a place that the plan does not affect
+      if (target >= high || (target <= low && low > 0)) target = low + (high - low) / 2;
     }
     return *best;
   }

@@ -64,6 +64,11 @@ RegionChoice::RegionChoice(const StepGraph& graph, const Ways& ways) : graph_(gr
     }
     return {-1, -1};
   };
+  moments_.assign(graph.events.size(), moments() - 1);
+  for (std::size_t i = graph.backward_begin; i < graph.events.size(); ++i) {
+    const std::ptrdiff_t block = place(graph.events[i].path).block;
+    moments_[i] = block >= 0 ? static_cast<std::size_t>(block + 1) : i > 0 ? moments_[i - 1] : moments() - 1;
+  }
   for (const GraphTensor& tensor : graph.tensors) {
     Tensor& added = tensors_.emplace_back(Tensor{.ways = ways(tensor, false), .leaving = ways(tensor, true)});
     added.is_there = tensor.can_rematerialize || tensor.can_quantize || tensor.held_bytes >= tensor.size.exact_bytes;
@@ -77,7 +82,8 @@ RegionChoice::RegionChoice(const StepGraph& graph, const Ways& ways) : graph_(gr
         block.inputs.push_back(index);
     if (added.made.block < 0) continue;
     blocks_[static_cast<std::size_t>(added.made.block)].tensors.push_back(index);
-    added.first = count();
+    added.first = tensor.readers.empty() ? added.made.block : count();
+    added.last = tensor.readers.empty() ? added.made.block : -1;
     added.read_in_part = added.made.part >= 0;
     for (const std::string& reader : tensor.readers) {
       const Place at = place(reader);
@@ -98,23 +104,26 @@ bool RegionChoice::is_held_for(const Tensor& tensor, const Region& region) {
 }
 
 /// Whether the tensor lives in the recomputed region alone.
-bool RegionChoice::is_inner(const Tensor& tensor, const Region& region) const {
+bool RegionChoice::is_inner(const Tensor& tensor, const Region& region) {
   if (region.part >= 0) return tensor.made.part == region.part && tensor.read_in_part;
   return tensor.first >= region.first && tensor.last <= region.last;
 }
 
-/// The cheapest way at a price. Later tensors have slightly lower prices, so that equal blocks change one by one.
-const TensorWay& RegionChoice::cheapest(std::size_t tensor, bool leaves, double price) const {
-  constexpr double spread = 1e-3;
-  price *= 1 - spread * static_cast<double>(tensor) / static_cast<double>(tensors_.size());
+const TensorWay& RegionChoice::cheapest(std::size_t tensor, bool leaves, const Prices& prices, bool inside) const {
   const std::vector<TensorWay>& ways = leaves ? tensors_[tensor].leaving : tensors_[tensor].ways;
+  // Later tensors have slightly lower prices, so that equal blocks change one by one.
+  constexpr double spread = 1e-3;
+  const double price = prices[inside ? 0 : static_cast<std::size_t>(tensors_[tensor].first + 1)] *
+                       (1 - spread * static_cast<double>(tensor) / static_cast<double>(tensors_.size()));
   return *std::ranges::min_element(
       ways, {}, [&](const TensorWay& way) { return way.cost + price * static_cast<double>(way.bytes); });
 }
 
-double RegionChoice::value(std::size_t tensor, bool leaves, double price) const {
-  const TensorWay& way = cheapest(tensor, leaves, price);
-  return way.cost + price * static_cast<double>(way.bytes);
+double RegionChoice::value(std::size_t tensor, bool leaves, const Prices& prices, const Region* inside) const {
+  const TensorWay& way = cheapest(tensor, leaves, prices, inside != nullptr);
+  const double price = prices[static_cast<std::size_t>(tensors_[tensor].first + 1)];
+  if (inside == nullptr) return way.cost + price * static_cast<double>(way.bytes);
+  return (price - prices[static_cast<std::size_t>(inside->last + 2)]) * static_cast<double>(way.bytes);
 }
 
 RegionChoice::Region RegionChoice::run(std::ptrdiff_t first, std::ptrdiff_t last) const {
@@ -133,20 +142,26 @@ RegionChoice::Region RegionChoice::run(std::ptrdiff_t first, std::ptrdiff_t last
   return region;
 }
 
+RegionChoice::Region RegionChoice::part(std::ptrdiff_t block, std::ptrdiff_t index) const {
+  const Part& part = blocks_[static_cast<std::size_t>(block)].parts[static_cast<std::size_t>(index)];
+  return {block, block, index, part.seconds, part.from, part.to, part.begin};
+}
+
 /// The cost of the tensors that its blocks make, or its part, and of the recompute.
-double RegionChoice::cost_of(const Region& region, double price) const {
+double RegionChoice::cost_of(const Region& region, const Prices& prices) const {
   double cost = region.seconds;
   for (std::ptrdiff_t b = region.first; b <= region.last; ++b) {
     const Block& block = blocks_[static_cast<std::size_t>(b)];
     for (const std::size_t i : block.tensors)
-      if (lies_within(tensors_[i].made, region) && !is_inner(tensors_[i], region)) cost += value(i, true, price);
+      if (lies_within(tensors_[i].made, region))
+        cost += is_inner(tensors_[i], region) ? value(i, false, prices, &region) : value(i, true, prices);
     for (const std::size_t i : block.inputs)
-      if (is_held_for(tensors_[i], region)) cost += value(i, true, price);
+      if (is_held_for(tensors_[i], region)) cost += value(i, true, prices);
   }
   return cost;
 }
 
-std::vector<RegionChoice::Region> RegionChoice::cheapest_regions(double price, std::ptrdiff_t longest) const {
+std::vector<RegionChoice::Region> RegionChoice::cheapest_regions(const Prices& prices, std::ptrdiff_t longest) const {
   struct State {
     double cost = 0;
     std::vector<Region> regions{};
@@ -160,22 +175,21 @@ std::vector<RegionChoice::Region> RegionChoice::cheapest_regions(double price, s
     State& state = best[at + 1];
     state = {.cost = best[at].cost, .regions = {}, .from = b};
     for (const std::size_t i : block.tensors)
-      if (tensors_[i].made.part < 0) state.cost += value(i, false, price);
+      if (tensors_[i].made.part < 0) state.cost += value(i, false, prices);
     for (std::size_t p = 0; p < block.parts.size(); ++p) {
-      const Part& one = block.parts[p];
-      const Region part{b, b, static_cast<std::ptrdiff_t>(p), one.seconds, one.from, one.to, one.begin};
+      const Region alone = part(b, static_cast<std::ptrdiff_t>(p));
       double kept = 0;
       for (const std::size_t i : block.tensors)
-        if (tensors_[i].made.part == part.part) kept += value(i, false, price);
-      const double cost = cost_of(part, price);
-      if (cost < kept) state.regions.push_back(part);
+        if (tensors_[i].made.part == alone.part) kept += value(i, false, prices);
+      const double cost = cost_of(alone, prices);
+      if (cost < kept) state.regions.push_back(alone);
       state.cost += std::min(cost, kept);
     }
     for (std::ptrdiff_t first = b; first >= 0 && b - first < longest; --first) {
       const GraphRegion& from = *blocks_[static_cast<std::size_t>(first)].region;
       if (first < b && (from.sequence.empty() || from.sequence != block.region->sequence)) break;
       const Region together = run(first, b);
-      if (const double cost = best[static_cast<std::size_t>(first)].cost + cost_of(together, price); cost < state.cost)
+      if (const double cost = best[static_cast<std::size_t>(first)].cost + cost_of(together, prices); cost < state.cost)
         state = {.cost = cost, .regions = {together}, .from = first};
     }
   }
@@ -187,12 +201,12 @@ std::vector<RegionChoice::Region> RegionChoice::cheapest_regions(double price, s
 }
 
 /// The bytes of a step in which these regions are recomputed, and its cost beyond that of its ops.
-std::pair<StepBytes, double> RegionChoice::weigh(const std::vector<Region>& regions, double price) const {
+RegionChoice::Weighed RegionChoice::weigh(const std::vector<Region>& regions, const Prices& prices) const {
   std::vector<HeldBytes> held;
   std::vector<std::int64_t> again(graph_.events.size() + 1, 0);  // saved in a recompute, by the event of forward
   std::vector<std::int64_t> inner(regions.size(), 0);            // bytes that a region saves when it runs again
-  double cost = 0;
-  for (const Region& region : regions) cost += region.seconds;
+  Weighed result;
+  for (const Region& region : regions) result.cost += region.seconds;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Tensor& tensor = tensors_[i];
     const auto around =
@@ -201,7 +215,7 @@ std::pair<StepBytes, double> RegionChoice::weigh(const std::vector<Region>& regi
         std::ranges::any_of(regions, [&](const Region& region) { return is_held_for(tensor, region); });
     const bool is_inside = around != regions.end() && is_inner(tensor, *around) && !is_input;
     const bool leaves = around != regions.end() ? !is_inside : is_input && !tensor.is_there;
-    const TensorWay& way = cheapest(i, leaves, price);
+    const TensorWay& way = cheapest(i, leaves, prices, is_inside);
     if (is_inside) {
       inner[static_cast<std::size_t>(around - regions.begin())] += way.bytes + way.loaded;
       held.push_back({.later = way.bytes + way.loaded, .from = around->begin});
@@ -209,19 +223,24 @@ std::pair<StepBytes, double> RegionChoice::weigh(const std::vector<Region>& regi
       again[graph_.tensors[i].birth] += held.back().later - graph_.tensors[i].whole_bytes();
     } else {
       held.push_back({.bytes = way.bytes, .later = way.loaded, .from = graph_.tensors[i].first_use});
-      cost += way.cost;
+      result.cost += way.cost;
     }
   }
-  StepBytes bytes = graph_.bytes(held);
+  result.bytes = graph_.bytes(held);
   const std::vector<std::int64_t> totals = graph_.totals(held);
+  result.moment = moments_[static_cast<std::size_t>(std::ranges::max_element(totals) - totals.begin())];
   for (const Region& region : regions) {
     // Before the region's backward pass begins, its forward pass runs.
     std::int64_t saved = 0, highest = 0;
     for (std::size_t i = region.from; i < region.to; ++i) highest = std::max(highest, local_[i] + (saved += again[i]));
-    bytes.peak = std::max(bytes.peak,
-                          totals[region.begin] - inner[static_cast<std::size_t>(&region - regions.data())] + highest);
+    const StepGraph::Event& begin = graph_.events[region.begin];
+    highest +=
+        totals[region.begin] - begin.peak + begin.live - inner[static_cast<std::size_t>(&region - regions.data())];
+    if (highest <= result.bytes.peak) continue;
+    result.bytes.peak = highest;
+    result.moment = static_cast<std::size_t>(region.last + 1);
   }
-  return {bytes, cost};
+  return result;
 }
 
 std::string RegionChoice::path(const Region& region) const {
@@ -236,58 +255,113 @@ std::string RegionChoice::path(const Region& region) const {
 RegionChoice::Result RegionChoice::choose(std::int64_t budget,
                                           const std::function<std::int64_t(const StepBytes&)>& counted,
                                           bool of_saved) const {
-  std::set<std::ptrdiff_t> lengths{count()};  // of runs: each takes the sequences in so many pieces
-  for (std::ptrdiff_t pieces = 1; !of_saved && pieces <= count(); ++pieces)
-    lengths.insert((count() + pieces - 1) / pieces);
-  Result best;
-  bool best_fits = false;
-  for (const std::ptrdiff_t longest : lengths) {
-    constexpr double least = 1e-15, most = 1e-3, step = 2;  // seconds a byte
-    constexpr int halvings = 16;
-    double low = 0, high = least;
-    std::optional<std::pair<std::int64_t, double>> smallest;  // bytes and price
-    const auto fits = [&](double price) {
-      const std::int64_t bytes = counted(weigh(cheapest_regions(price, longest), price).first);
-      if (!smallest || bytes < smallest->first) smallest = {bytes, price};
-      return bytes <= budget;
-    };
-    while (high < most && !fits(high)) high = step * (low = high);
-    if (smallest->first > budget) high = low = smallest->second;
-    for (int i = 0; i < halvings && low > 0 && high > low; ++i) {
-      const double middle = std::sqrt(low * high);
-      (fits(middle) ? high : low) = middle;
-    }
-    std::vector<Region> regions = cheapest_regions(high, longest);
-    auto [bytes, cost] = weigh(regions, high);
-    // Drops what fits without: whole regions, and blocks at the ends of runs.
-    std::ranges::sort(regions, std::greater(), &Region::seconds);
-    for (std::size_t i = 0; i < regions.size();) {
-      const Region now = regions[i];
-      std::vector<std::vector<Region>> changes(now.first < now.last ? 3 : 1, regions);
+  struct Candidate {
+    std::vector<Region> regions{};
+    Prices prices{};
+    Weighed weighed{};
+    std::int64_t bytes = std::numeric_limits<std::int64_t>::max();
+  };
+  const auto candidate = [&](std::vector<Region> regions, const Prices& prices) {
+    Candidate one{std::move(regions), prices};
+    one.weighed = weigh(one.regions, prices);
+    one.bytes = counted(one.weighed.bytes);
+    return one;
+  };
+  const auto is_better = [&](const Candidate& a, const Candidate& b) {
+    return a.bytes <= budget ? b.bytes > budget || a.weighed.cost < b.weighed.cost : a.bytes < b.bytes;
+  };
+  // Drops what fits without: whole regions, and blocks at the ends of runs.
+  const auto drop = [&](Candidate& from) {
+    std::ranges::sort(from.regions, std::greater(), &Region::seconds);
+    for (std::size_t i = 0; i < from.regions.size();) {
+      const Region now = from.regions[i];
+      std::vector<std::vector<Region>> changes(now.first < now.last ? 3 : 1, from.regions);
       changes[0].erase(changes[0].begin() + static_cast<std::ptrdiff_t>(i));
       if (now.first < now.last) {
         changes[1][i] = run(now.first, now.last - 1);
         changes[2][i] = run(now.first + 1, now.last);
       }
-      const bool changed = std::ranges::any_of(changes, [&](std::vector<Region>& change) {
-        const auto [taken, costs] = weigh(change, high);
-        if (counted(taken) > budget || costs >= cost) return false;
-        regions = std::move(change);
-        bytes = taken;
-        cost = costs;
-        return true;
-      });
-      if (!changed) ++i;
+      if (std::ranges::none_of(changes, [&](std::vector<Region>& change) {
+            Candidate fewer = candidate(std::move(change), from.prices);
+            if (!is_better(fewer, from)) return false;
+            from = std::move(fewer);
+            return true;
+          }))
+        ++i;
     }
-    std::ranges::sort(regions, {}, [](const Region& region) { return std::pair(region.first, region.part); });
-    const bool fit = counted(bytes) <= budget;
-    if (!best.regions.empty() || best.bytes > 0)
-      if (fit != best_fits ? best_fits : fit ? cost >= best.cost : counted(bytes) >= best.bytes) continue;
-    best = {.regions = {}, .bytes = counted(bytes), .cost = cost};
-    for (const Region& region : regions) best.regions.push_back(path(region));
-    best_fits = fit;
+  };
+
+  std::set<std::ptrdiff_t> lengths{count()};  // of runs: each takes the sequences in so many pieces
+  for (std::ptrdiff_t pieces = 1; !of_saved && pieces <= count(); ++pieces)
+    lengths.insert((count() + pieces - 1) / pieces);
+  Candidate best;
+  for (const std::ptrdiff_t longest : lengths) {
+    std::vector<double> peaks(moments(), 0);  // how often a moment had the peak
+    peaks.back() = 1;
+    const auto at = [&](double price) {
+      Prices prices(moments());
+      const double all = std::accumulate(peaks.begin(), peaks.end(), 0.0);
+      std::inclusive_scan(peaks.rbegin(), peaks.rend(), prices.rbegin());
+      for (double& one : prices) one *= price / all;
+      return candidate(cheapest_regions(prices, longest), prices);
+    };
+    const int rounds = of_saved ? 1 : 6;
+    for (int round = 0; round < rounds; ++round) {
+      constexpr double least = 1e-14, most = 1e-5, step = 3;  // seconds a byte
+      constexpr int halvings = 12;
+      double low = least;
+      Candidate found = at(low);
+      for (double high = step * low; found.bytes > budget && high < most; high *= step) {
+        Candidate next = at(high);
+        if (next.bytes <= budget || is_better(next, found)) {
+          low = high / step;
+          found = std::move(next);
+        }
+      }
+      double high = found.bytes <= budget ? low * step : low;
+      for (int i = 0; i < halvings && high > low; ++i) {
+        const double middle = std::sqrt(low * high);
+        if (Candidate next = at(middle); next.bytes <= budget) {
+          high = middle;
+          found = std::move(next);
+        } else {
+          low = middle;
+        }
+      }
+      drop(found);
+      const std::size_t moment = found.weighed.moment;
+      if (getenv("PLAN_DEBUG2")) {
+        fmt::print(stderr, "longest {} round {} bytes {} cost {:.6f} moment {}:", longest, round, found.bytes,
+                   found.weighed.cost, moment);
+        for (auto& r : found.regions) fmt::print(stderr, " {}", path(r));
+        fmt::print(stderr, "\n");
+      }
+      if (is_better(found, best)) best = std::move(found);
+      peaks[moment] += 1;
+    }
   }
-  return best;
+  // Adds one region, so that others may be dropped.
+  for (bool changed = best.bytes <= budget; std::exchange(changed, false);)
+    for (std::ptrdiff_t b = 0; b < count(); ++b)
+      for (std::ptrdiff_t p = -1; p < std::ssize(blocks_[static_cast<std::size_t>(b)].parts); ++p) {
+        const Region added = p < 0 ? run(b, b) : part(b, p);
+        std::vector<Region> more = best.regions;
+        std::erase_if(more,
+                      [&](const Region& one) { return one.first == b && one.last == b && (p < 0 || one.part == p); });
+        if (std::ranges::any_of(more,
+                                [&](const Region& one) { return one.first <= b && one.last >= b && one.part < 0; }))
+          continue;
+        more.push_back(added);
+        Candidate exchanged = candidate(std::move(more), best.prices);
+        drop(exchanged);
+        if (!is_better(exchanged, best)) continue;
+        best = std::move(exchanged);
+        changed = true;
+      }
+  std::ranges::sort(best.regions, {}, [](const Region& region) { return std::pair(region.first, region.part); });
+  Result result{.regions = {}, .bytes = best.bytes, .cost = best.weighed.cost};
+  for (const Region& region : best.regions) result.regions.push_back(path(region));
+  return result;
 }
 
 std::string RegionChoice::describe(const std::vector<std::string>& regions) const {

@@ -33,11 +33,12 @@ class RegionChoice {
   RegionChoice(const StepGraph& graph, const Ways& ways);
 
   /// The regions of the cheapest step that is predicted to take at most `budget` of `counted` bytes; of the smallest
-  /// step if none is.
+  /// step found if none is. `of_saved`: only bytes that are held when backward begins count.
   ///
   /// A byte has a price. Each tensor takes its cheapest way, and each block is recomputed, alone, in parts or together
   /// with its neighbours, if that costs less than the bytes that it frees. The lowest price that fits is found by
-  /// bisection. Regions that a plan fits without are dropped from it.
+  /// bisection. A byte is paid for at the moments at which the step has its peak; since these change with the choice,
+  /// it is made several times. At last, regions are dropped and exchanged as long as that makes the step cheaper.
   Result choose(std::int64_t budget, const std::function<std::int64_t(const StepBytes&)>& counted, bool of_saved) const;
 
   /// The regions as text: `recomputed: 7 of 12 blocks`, with the numbers of runs and of parts.
@@ -64,9 +65,9 @@ class RegionChoice {
     Place made{};
     std::vector<Place> users{};                // in forward, elsewhere than where it is made
     bool is_there = false;                     // held whole, or rematerialized
-    std::ptrdiff_t first = 0, last = -1;       // blocks that read it
+    std::ptrdiff_t first = -1, last = -1;      // blocks that read it
     bool read_in_part = false;                 // by its part alone
-    std::vector<TensorWay> ways{}, leaving{};  // the latter as the output of a region
+    std::vector<TensorWay> ways{}, leaving{};  // the latter as the input or output of a region
   };
   /// A recomputed region: consecutive blocks, or a part of one.
   struct Region {
@@ -75,24 +76,39 @@ class RegionChoice {
     std::size_t from, to, begin;
   };
 
+  struct Weighed {
+    StepBytes bytes{};
+    double cost = 0;         // beyond that of the step's ops
+    std::size_t moment = 0;  // of the peak
+  };
+  /// The moments of backward: 0 is after all blocks, b + 1 in block b, and the last one when backward begins. The price
+  /// of a byte that is held from when backward begins until a moment, in seconds, by moment.
+  using Prices = std::vector<double>;
+
   std::ptrdiff_t count() const { return std::ssize(blocks_); }
+  std::size_t moments() const { return blocks_.size() + 2; }
   Part measured(const GraphRegion& region) const;
   static bool lies_within(const Place& place, const Region& region);
   /// Whether it is an input of the region that would not be held without it.
   static bool is_held_for(const Tensor& tensor, const Region& region);
-  bool is_inner(const Tensor& tensor, const Region& region) const;
-  const TensorWay& cheapest(std::size_t tensor, bool leaves, double price) const;
-  double value(std::size_t tensor, bool leaves, double price) const;
+  static bool is_inner(const Tensor& tensor, const Region& region);
+  /// The cheapest way of a tensor. Inside of a region it is that at the price of all moments, since only one region at a
+  /// time has its tensors in memory.
+  const TensorWay& cheapest(std::size_t tensor, bool leaves, const Prices& prices, bool inside) const;
+  /// The cost of a tensor with its bytes. `inside`: the region in which it lives alone, or null.
+  double value(std::size_t tensor, bool leaves, const Prices& prices, const Region* inside = nullptr) const;
   Region run(std::ptrdiff_t first, std::ptrdiff_t last) const;
-  double cost_of(const Region& region, double price) const;
-  std::vector<Region> cheapest_regions(double price, std::ptrdiff_t longest) const;
-  std::pair<StepBytes, double> weigh(const std::vector<Region>& regions, double price) const;
+  Region part(std::ptrdiff_t block, std::ptrdiff_t index) const;
+  double cost_of(const Region& region, const Prices& prices) const;
+  std::vector<Region> cheapest_regions(const Prices& prices, std::ptrdiff_t longest) const;
+  Weighed weigh(const std::vector<Region>& regions, const Prices& prices) const;
   std::string path(const Region& region) const;
 
   const StepGraph& graph_;
   std::vector<Block> blocks_{};
   std::vector<Tensor> tensors_{};
-  std::vector<std::int64_t> local_{};  // [events] of forward: peak beyond what is saved, and was there before the step
+  std::vector<std::size_t> moments_{};  // [events]
+  std::vector<std::int64_t> local_{};   // [events] of forward: peak beyond what is saved, and was there before the step
 };
 
 }  // namespace lacuna

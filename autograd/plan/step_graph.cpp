@@ -42,8 +42,10 @@ class Recorder final : public MemoryPolicy, public Observer, public OpMode {
       tensor.readers.emplace_back(reader.path.text());
       uses_.push_back({graph_.tensors.size(), reader.op, reader.path});
     }
-    tensor.worth_quantizing = worth_quantizing(info);
-    tensor.can_quantize = hold.kind == Hold::quantize && tensor.worth_quantizing;
+    tensor.can_quantize = hold.kind == Hold::quantize && worth_quantizing(info);
+    SavedTensorInfo valued = info;
+    valued.need = std::max(info.need, Need::value);
+    tensor.worth_quantizing = worth_quantizing(valued);
     tensor.is_input = info.is_input();
     tensor.is_statistic = info.source.kind == Source::Kind::extra_output;
     tensor.in_region = !info.region.text().empty();
@@ -143,6 +145,7 @@ class Recorder final : public MemoryPolicy, public Observer, public OpMode {
   }
   void note(StepGraph::Event event) {
     event.peak = account_.peak();
+    event.live = account_.total();
     account_.reset_peak();
     graph_.recorded_bytes.peak = std::max(graph_.recorded_bytes.peak, event.peak);
     graph_.events.push_back(std::move(event));

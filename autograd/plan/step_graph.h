@@ -71,6 +71,7 @@ class StepGraph {
     std::string path{};
     double seconds = 0;
     std::int64_t peak = 0;  // the peak of all memory since the previous event
+    std::int64_t live = 0;  // all memory at the event
   };
 
   /// Records one step in which all tensors that can be quantized have `bits` bits; exact_bits records a step under

@@ -55,7 +55,7 @@ class Planner {
     constexpr int rounds = 8;
     std::int64_t target = o_.budget;
     for (int round = 1; round <= rounds; ++round) {
-      const RegionChoice::Result chosen = choice.choose(round < rounds ? target : 0, counted, o_.of_saved);
+      const RegionChoice::Result chosen = choice.choose(target, counted, o_.of_saved);
       MemoryPlan plan = fitted(chosen.regions);
       if (getenv("PLAN_DEBUG"))
         fmt::print(stderr, "round {} target {} predicted {} cost {:.4f} got {} s {:.4f} v {:.4f}: {}\n", round, target,
@@ -63,7 +63,7 @@ class Planner {
                    fmt::join(chosen.regions, " "));
       const std::int64_t over = plan.bytes - o_.budget;
       if (!best || plan.bytes < best->bytes) best = std::move(plan);
-      if (over <= 0 || target <= 0) break;
+      if (over <= 0 || chosen.bytes > target) break;
       target -= over * round;
     }
     const bool fits = best->bytes <= o_.budget;

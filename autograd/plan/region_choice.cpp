@@ -126,6 +126,11 @@ double RegionChoice::value(std::size_t tensor, bool leaves, const Prices& prices
   return (price - prices[static_cast<std::size_t>(inside->last + 2)]) * static_cast<double>(way.bytes);
 }
 
+bool RegionChoice::is_sequence(std::ptrdiff_t first, std::ptrdiff_t last) const {
+  const std::string& sequence = blocks_[static_cast<std::size_t>(first)].region->sequence;
+  return !sequence.empty() && sequence == blocks_[static_cast<std::size_t>(last)].region->sequence;
+}
+
 RegionChoice::Region RegionChoice::run(std::ptrdiff_t first, std::ptrdiff_t last) const {
   Region region{first,
                 last,
@@ -186,8 +191,7 @@ std::vector<RegionChoice::Region> RegionChoice::cheapest_regions(const Prices& p
       state.cost += std::min(cost, kept);
     }
     for (std::ptrdiff_t first = b; first >= 0 && b - first < longest; --first) {
-      const GraphRegion& from = *blocks_[static_cast<std::size_t>(first)].region;
-      if (first < b && (from.sequence.empty() || from.sequence != block.region->sequence)) break;
+      if (first < b && !is_sequence(first, b)) break;
       const Region together = run(first, b);
       if (const double cost = best[static_cast<std::size_t>(first)].cost + cost_of(together, prices); cost < state.cost)
         state = {.cost = cost, .regions = {together}, .from = first};
@@ -200,42 +204,62 @@ std::vector<RegionChoice::Region> RegionChoice::cheapest_regions(const Prices& p
   return regions;
 }
 
-/// The bytes of a step in which these regions are recomputed, and its cost beyond that of its ops.
+/// The bytes of a step in which these regions are recomputed, and its cost beyond that of its ops. Parts may lie in
+/// recomputed blocks.
 RegionChoice::Weighed RegionChoice::weigh(const std::vector<Region>& regions, const Prices& prices) const {
-  std::vector<HeldBytes> held;
-  std::vector<std::int64_t> again(graph_.events.size() + 1, 0);  // saved in a recompute, by the event of forward
-  std::vector<std::int64_t> inner(regions.size(), 0);            // bytes that a region saves when it runs again
+  struct Recompute {
+    std::vector<std::int64_t> saved{};  // changes of what it has saved, by op
+    std::int64_t all = 0;
+  };
+  std::vector<Recompute> recomputes;
   Weighed result;
-  for (const Region& region : regions) result.cost += region.seconds;
+  for (const Region& region : regions) {
+    result.cost += region.seconds;
+    recomputes.push_back({std::vector<std::int64_t>(region.to + 1 - region.from, 0), 0});
+  }
+  std::vector<HeldBytes> held;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Tensor& tensor = tensors_[i];
-    const auto around =
-        std::ranges::find_if(regions, [&](const Region& region) { return lies_within(tensor.made, region); });
-    const bool is_input =
-        std::ranges::any_of(regions, [&](const Region& region) { return is_held_for(tensor, region); });
-    const bool is_inside = around != regions.end() && is_inner(tensor, *around) && !is_input;
-    const bool leaves = around != regions.end() ? !is_inside : is_input && !tensor.is_there;
-    const TensorWay& way = cheapest(i, leaves, prices, is_inside);
-    if (is_inside) {
-      inner[static_cast<std::size_t>(around - regions.begin())] += way.bytes + way.loaded;
-      held.push_back({.later = way.bytes + way.loaded, .from = around->begin});
-      again[graph_.tensors[i].made] += graph_.tensors[i].whole_bytes();
-      again[graph_.tensors[i].birth] += held.back().later - graph_.tensors[i].whole_bytes();
-    } else {
-      held.push_back({.bytes = way.bytes, .later = way.loaded, .from = graph_.tensors[i].first_use});
-      result.cost += way.cost;
+    const GraphTensor& recorded = graph_.tensors[i];
+    const Region* inside = nullptr;  // the innermost region that has the tensor alone
+    bool leaves = false;
+    for (const Region& region : regions) {
+      if (!lies_within(tensor.made, region)) continue;
+      if (!is_inner(tensor, region))
+        leaves = true;
+      else if (inside == nullptr || region.part >= 0)
+        inside = &region;
     }
+    for (const Region& region : regions) {
+      if (!is_held_for(tensor, region)) continue;
+      leaves = leaves || !tensor.is_there;
+      if (inside != nullptr && (inside->part >= 0 || region.first < inside->first || region.last > inside->last))
+        inside = nullptr;
+    }
+    const TensorWay& way = cheapest(i, leaves, prices, inside != nullptr);
+    if (inside == nullptr) {
+      held.push_back({.bytes = way.bytes, .later = way.loaded, .from = recorded.first_use});
+      result.cost += way.cost;
+      continue;
+    }
+    held.push_back({.later = way.bytes + way.loaded, .from = inside->begin});
+    Recompute& again = recomputes[static_cast<std::size_t>(inside - regions.data())];
+    again.all += held.back().later;
+    again.saved[std::clamp(recorded.made, inside->from, inside->to) - inside->from] += recorded.whole_bytes();
+    again.saved[std::clamp(recorded.birth, inside->from, inside->to) - inside->from] +=
+        held.back().later - recorded.whole_bytes();
   }
   result.bytes = graph_.bytes(held);
   const std::vector<std::int64_t> totals = graph_.totals(held);
   result.moment = moments_[static_cast<std::size_t>(std::ranges::max_element(totals) - totals.begin())];
-  for (const Region& region : regions) {
+  for (std::size_t r = 0; r < regions.size(); ++r) {
     // Before the region's backward pass begins, its forward pass runs.
-    std::int64_t saved = 0, highest = 0;
-    for (std::size_t i = region.from; i < region.to; ++i) highest = std::max(highest, local_[i] + (saved += again[i]));
+    const Region& region = regions[r];
     const StepGraph::Event& begin = graph_.events[region.begin];
-    highest +=
-        totals[region.begin] - begin.peak + begin.live - inner[static_cast<std::size_t>(&region - regions.data())];
+    std::int64_t saved = 0, highest = 0;
+    for (std::size_t i = region.from; i < region.to; ++i)
+      highest = std::max(highest, local_[i] + (saved += recomputes[r].saved[i - region.from]));
+    highest += totals[region.begin] - begin.peak + begin.live - recomputes[r].all;
     if (highest <= result.bytes.peak) continue;
     result.bytes.peak = highest;
     result.moment = static_cast<std::size_t>(region.last + 1);
@@ -305,7 +329,7 @@ RegionChoice::Result RegionChoice::choose(std::int64_t budget,
       for (double& one : prices) one *= price / all;
       return candidate(cheapest_regions(prices, longest), prices);
     };
-    const int rounds = of_saved ? 1 : 6;
+    const int rounds = of_saved ? 1 : 4;
     for (int round = 0; round < rounds; ++round) {
       constexpr double least = 1e-14, most = 1e-5, step = 3;  // seconds a byte
       constexpr int halvings = 12;
@@ -328,36 +352,51 @@ RegionChoice::Result RegionChoice::choose(std::int64_t budget,
           low = middle;
         }
       }
-      drop(found);
       const std::size_t moment = found.weighed.moment;
-      if (getenv("PLAN_DEBUG2")) {
-        fmt::print(stderr, "longest {} round {} bytes {} cost {:.6f} moment {}:", longest, round, found.bytes,
-                   found.weighed.cost, moment);
-        for (auto& r : found.regions) fmt::print(stderr, " {}", path(r));
-        fmt::print(stderr, "\n");
+      if (found.bytes > budget && !of_saved) {  // parts may be recomputed within blocks
+        std::vector<Region> nested = found.regions;
+        for (const Region& region : found.regions)
+          for (std::ptrdiff_t b = region.first; b <= region.last && region.part < 0; ++b)
+            for (std::ptrdiff_t p = 0; p < std::ssize(blocks_[static_cast<std::size_t>(b)].parts); ++p)
+              nested.push_back(part(b, p));
+        if (Candidate deeper = candidate(std::move(nested), found.prices); is_better(deeper, found))
+          found = std::move(deeper);
       }
+      drop(found);
       if (is_better(found, best)) best = std::move(found);
       peaks[moment] += 1;
     }
   }
-  // Adds one region, so that others may be dropped.
-  for (bool changed = best.bytes <= budget; std::exchange(changed, false);)
-    for (std::ptrdiff_t b = 0; b < count(); ++b)
-      for (std::ptrdiff_t p = -1; p < std::ssize(blocks_[static_cast<std::size_t>(b)].parts); ++p) {
-        const Region added = p < 0 ? run(b, b) : part(b, p);
-        std::vector<Region> more = best.regions;
-        std::erase_if(more,
-                      [&](const Region& one) { return one.first == b && one.last == b && (p < 0 || one.part == p); });
-        if (std::ranges::any_of(more,
-                                [&](const Region& one) { return one.first <= b && one.last >= b && one.part < 0; }))
-          continue;
-        more.push_back(added);
-        Candidate exchanged = candidate(std::move(more), best.prices);
-        drop(exchanged);
-        if (!is_better(exchanged, best)) continue;
-        best = std::move(exchanged);
-        changed = true;
+  // Adds a region, or a block to a run, so that others may be dropped.
+  const auto with = [&](const Region& added) {
+    std::vector<Region> more = best.regions;
+    std::erase_if(more, [&](const Region& one) {
+      return added.part < 0 ? one.part < 0 && one.first >= added.first && one.last <= added.last
+                            : one.first == added.first && one.part == added.part;
+    });
+    more.push_back(added);
+    Candidate exchanged = candidate(std::move(more), best.prices);
+    drop(exchanged);
+    if (!is_better(exchanged, best)) return false;
+    best = std::move(exchanged);
+    return true;
+  };
+  constexpr int passes = 3;
+  for (int pass = 0, changed = 1; pass < passes && changed > 0; ++pass) {
+    changed = 0;
+    for (std::ptrdiff_t b = 0; b < count(); ++b) {
+      const auto covers = [&](const Region& one) { return one.part < 0 && one.first <= b && one.last >= b; };
+      const auto covered = std::ranges::find_if(best.regions, covers);
+      if (covered == best.regions.end()) {
+        changed += with(run(b, b)) ? 1 : 0;
+      } else if (const Region now = *covered; now.last == b && b + 1 < count() && is_sequence(b, b + 1)) {
+        changed += with(run(now.first, b + 1)) ? 1 : 0;
       }
+      for (std::ptrdiff_t p = 0; p < std::ssize(blocks_[static_cast<std::size_t>(b)].parts); ++p)
+        if (std::ranges::none_of(best.regions, [&](const Region& one) { return one.first == b && one.part == p; }))
+          changed += with(part(b, p)) ? 1 : 0;
+    }
+  }
   std::ranges::sort(best.regions, {}, [](const Region& region) { return std::pair(region.first, region.part); });
   Result result{.regions = {}, .bytes = best.bytes, .cost = best.weighed.cost};
   for (const Region& region : best.regions) result.regions.push_back(path(region));

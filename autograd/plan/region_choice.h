@@ -97,6 +97,7 @@ class RegionChoice {
   const TensorWay& cheapest(std::size_t tensor, bool leaves, const Prices& prices, bool inside) const;
   /// The cost of a tensor with its bytes. `inside`: the region in which it lives alone, or null.
   double value(std::size_t tensor, bool leaves, const Prices& prices, const Region* inside = nullptr) const;
+  bool is_sequence(std::ptrdiff_t first, std::ptrdiff_t last) const;
   Region run(std::ptrdiff_t first, std::ptrdiff_t last) const;
   Region part(std::ptrdiff_t block, std::ptrdiff_t index) const;
   double cost_of(const Region& region, const Prices& prices) const;

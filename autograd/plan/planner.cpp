@@ -124,7 +124,9 @@ class Planner {
     for (const MemoryPlan::Choice& choice : choices)
       ways.push_back({.choice = choice,
                       .bytes = tensor.bytes(choice),
-                      .loaded = choice.offloaded ? tensor.size.exact_bytes : 0,
+                      .loaded = choice.offloaded                           ? tensor.size.exact_bytes
+                                : choice.kept || !tensor.can_rematerialize ? -tensor.again_bytes
+                                                                           : 0,
                       .cost = seconds_of(tensor, choice) +
                               exact_seconds_ * o_.noise_price * tensor.size.sensitivity * code_variance(choice.bits)});
     return ways;

@@ -242,7 +242,7 @@ RegionChoice::Weighed RegionChoice::weigh(const std::vector<Region>& regions, co
       result.cost += way.cost;
       continue;
     }
-    held.push_back({.later = way.bytes + way.loaded, .from = inside->begin});
+    held.push_back({.later = way.bytes + std::max<std::int64_t>(way.loaded, 0), .from = inside->begin});
     Recompute& again = recomputes[static_cast<std::size_t>(inside - regions.data())];
     again.all += held.back().later;
     again.saved[std::clamp(recorded.made, inside->from, inside->to) - inside->from] += recorded.whole_bytes();

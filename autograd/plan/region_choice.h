@@ -15,7 +15,8 @@ namespace lacuna {
 /// One way to hold a tensor. The cost is in seconds, with the seconds that its noise is worth.
 struct TensorWay {
   MemoryPlan::Choice choice{};
-  std::int64_t bytes = 0, loaded = 0;  // from birth; back from the store, in addition
+  std::int64_t bytes = 0;   // from birth
+  std::int64_t loaded = 0;  // from the first use, in addition: back from the store; negative: no more rematerialized
   double cost = 0;
 };
 
@@ -92,8 +93,8 @@ class RegionChoice {
   /// Whether it is an input of the region that would not be held without it.
   static bool is_held_for(const Tensor& tensor, const Region& region);
   static bool is_inner(const Tensor& tensor, const Region& region);
-  /// The cheapest way of a tensor. Inside of a region it is that at the price of all moments, since only one region at a
-  /// time has its tensors in memory.
+  /// The cheapest way of a tensor. Inside of a region it is that at the price of all moments, since only one region at
+  /// a time has its tensors in memory.
   const TensorWay& cheapest(std::size_t tensor, bool leaves, const Prices& prices, bool inside) const;
   /// The cost of a tensor with its bytes. `inside`: the region in which it lives alone, or null.
   double value(std::size_t tensor, bool leaves, const Prices& prices, const Region* inside = nullptr) const;

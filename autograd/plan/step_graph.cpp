@@ -40,7 +40,7 @@ class Recorder final : public MemoryPolicy, public Observer, public OpMode {
     tensor.size.exact_bytes = info.bytes;
     for (const Reader& reader : info.readers) {
       tensor.readers.emplace_back(reader.path.text());
-      uses_.push_back({graph_.tensors.size(), reader.op, reader.path});
+      uses_.push_back({graph_.tensors.size(), reader.op, reader.path, reader.rematerializes});
     }
     tensor.can_quantize = hold.kind == Hold::quantize && worth_quantizing(info);
     SavedTensorInfo valued = info;
@@ -50,6 +50,9 @@ class Recorder final : public MemoryPolicy, public Observer, public OpMode {
     tensor.is_statistic = info.source.kind == Source::Kind::extra_output;
     tensor.in_region = !info.region.text().empty();
     tensor.can_rematerialize = hold.kind == Hold::rematerialize;
+    if (tensor.can_rematerialize && info.readers.size() > 1 && !(quantizes() && info.approximate))
+      tensor.again_bytes = info.bytes;
+    makers_[{info.op, info.path}] = graph_.tensors.size();
     tensor.can_offload = can_offload(hold, info) && !tensor.is_input;
     if (hold.signs || hold.kind == Hold::sign_mask) tensor.sign_bytes = mask_bytes(info);
     if (hold.kind == Hold::keep && !info.borrowed) tensor.held_bytes = info.bytes;
@@ -107,7 +110,7 @@ class Recorder final : public MemoryPolicy, public Observer, public OpMode {
       tensor.last_use = graph_.backward_begin;
       tensor.first_use = graph_.events.size();
     }
-    for (const auto& [i, op, path] : uses_) {
+    for (const auto& [i, op, path, rematerializes] : uses_) {
       GraphTensor& tensor = graph_.tensors[i];
       const auto walked = walked_.find({op, path});
       tensor.last_use = std::max(tensor.last_use, walked != walked_.end() ? walked->second : last_in(path.text()));
@@ -115,6 +118,13 @@ class Recorder final : public MemoryPolicy, public Observer, public OpMode {
       tensor.first_use =
           std::min(tensor.first_use, entered != entered_.end() ? entered->second : first_in(path.text()));
     }
+    // What a tensor is rematerialized from is read with it.
+    constexpr int longest_chain = 3;
+    for (int i = 0; i < longest_chain; ++i)
+      for (const Use& use : uses_)
+        if (const auto made = makers_.find({use.op, use.path}); use.rematerializes && made != makers_.end())
+          graph_.tensors[use.tensor].first_use =
+              std::min(graph_.tensors[use.tensor].first_use, graph_.tensors[made->second].first_use);
     note_users();
     for (GraphRegion& region : graph_.regions)
       if (const auto block = blocks_.find(region.path); block != blocks_.end())
@@ -128,6 +138,7 @@ class Recorder final : public MemoryPolicy, public Observer, public OpMode {
     graph_.backward_begin = 0;
     uses_.clear();
     made_.clear();
+    makers_.clear();
     values_.clear();
     walked_.clear();
     entered_.clear();
@@ -202,6 +213,7 @@ class Recorder final : public MemoryPolicy, public Observer, public OpMode {
   struct Use {
     std::size_t tensor;
     Label op, path;
+    bool rematerializes;
   };
   using Place = std::pair<Label, Label>;  // op and path
   StepGraph& graph_;
@@ -212,6 +224,7 @@ class Recorder final : public MemoryPolicy, public Observer, public OpMode {
   std::vector<Use> uses_;
   std::unordered_map<std::uint64_t, Value> values_;                     // by storage
   std::map<Place, std::vector<std::size_t>> made_;                      // events of the op's forward
+  std::map<Place, std::size_t> makers_;                                 // the last tensor that the op made
   std::map<Place, std::size_t> entered_;                                // first event of the op's backward
   std::map<Place, std::size_t> walked_;                                 // one past the last event of the op's backward
   std::map<std::string, std::pair<std::string, std::int64_t>> blocks_;  // sequence and index of a block
@@ -245,7 +258,7 @@ std::vector<std::int64_t> StepGraph::totals(std::span<const HeldBytes> held) con
   };
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     add(tensors[i].birth, tensors[i].last_use, held[i].bytes - tensors[i].held_bytes);
-    if (held[i].later > 0) add(held[i].from, tensors[i].last_use, held[i].later);
+    if (held[i].later != 0) add(held[i].from, tensors[i].last_use, held[i].later);
   }
   std::int64_t more = 0;
   for (std::size_t i = 0; i < events.size(); ++i) totals.push_back(events[i].peak + (more += changes[i]));

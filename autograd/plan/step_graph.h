@@ -38,6 +38,7 @@ struct GraphTensor {
   bool can_offload = false;
   bool can_rematerialize = false;  // freed, since a cheap pass over other saved tensors recomputes it
   std::int64_t held_bytes = 0;     // in the recorded step
+  std::int64_t again_bytes = 0;    // if rematerialized: held from the first to the last use
   std::int64_t sign_bytes = 0;     // bytes of the sign mask kept in addition to its bits
   std::size_t made = 0;            // the forward event of the op that made it
   std::size_t birth = 0;           // held from this event

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace lacuna {
@@ -50,21 +51,28 @@ class Planner {
       return leaves && !tensor.can_quantize ? ways_of(as_output(tensor)) : ways_of(tensor);
     });
     const auto counted = [this](const StepBytes& bytes) { return counted_bytes(bytes); };
+    const auto cost = [&](const MemoryPlan& plan) { return plan.seconds + o_.noise_price * plan.variance; };
     std::optional<MemoryPlan> best;
-    // What the graph predicts of other regions is rough: if the plan takes more, the target is lowered.
-    constexpr int rounds = 8;
+    const auto fits_best = [&] { return best && best->bytes <= o_.budget; };
+    // Predictions for other regions are rough. If the best ones take more than the budget, or more time than promised,
+    // the target is lowered. Others are tried as long as they promise less than the best so far.
+    std::set<std::vector<std::string>> tried;
+    constexpr int rounds = 4;
+    constexpr double near = 1.02, step = 0.01;
     std::int64_t target = o_.budget;
     for (int round = 1; round <= rounds; ++round) {
-      const RegionChoice::Result chosen = choice.choose(target, counted, o_.of_saved);
-      MemoryPlan plan = fitted(chosen.regions);
-      if (getenv("PLAN_DEBUG"))
-        fmt::print(stderr, "round {} target {} predicted {} cost {:.4f} got {} s {:.4f} v {:.4f}: {}\n", round, target,
-                   chosen.bytes, chosen.cost / exact_seconds_, plan.bytes, plan.seconds, plan.variance,
-                   fmt::join(chosen.regions, " "));
-      const std::int64_t over = plan.bytes - o_.budget;
-      if (!best || plan.bytes < best->bytes) best = std::move(plan);
-      if (over <= 0 || chosen.bytes > target) break;
-      target -= over * round;
+      std::int64_t over = 0;
+      const std::vector<RegionChoice::Result> choices = choice.choose(target, counted, o_.of_saved);
+      for (const RegionChoice::Result& chosen : choices) {
+        if (fits_best() && (chosen.bytes > target || chosen.seconds / exact_seconds_ >= cost(*best))) continue;
+        if (!tried.insert(chosen.regions).second) continue;
+        MemoryPlan plan = fitted(chosen.regions);
+        if (over == 0) over = plan.bytes - std::min(o_.budget, plan.bytes);
+        if (!best || (plan.bytes <= o_.budget ? !fits_best() || cost(plan) < cost(*best) : plan.bytes < best->bytes))
+          best = std::move(plan);
+      }
+      if (fits_best() && cost(*best) <= near * choices.front().seconds / exact_seconds_) break;
+      target -= std::max(over, static_cast<std::int64_t>(step * static_cast<double>(o_.budget))) * round;
     }
     const bool fits = best->bytes <= o_.budget;
     const std::string regions = best->regions.empty() ? std::string() : choice.describe(best->regions);

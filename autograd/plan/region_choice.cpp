@@ -172,6 +172,7 @@ std::vector<RegionChoice::Region> RegionChoice::cheapest_regions(const Prices& p
     std::vector<Region> regions{};
     std::ptrdiff_t from = 0;
   };
+  if (longest == 0) return {};
   std::vector<State> best(blocks_.size() + 1);  // of the blocks before
   for (std::ptrdiff_t b = 0; b < count(); ++b) {
     const auto at = static_cast<std::size_t>(b);
@@ -276,9 +277,9 @@ std::string RegionChoice::path(const Region& region) const {
       .path();
 }
 
-RegionChoice::Result RegionChoice::choose(std::int64_t budget,
-                                          const std::function<std::int64_t(const StepBytes&)>& counted,
-                                          bool of_saved) const {
+std::vector<RegionChoice::Result> RegionChoice::choose(std::int64_t budget,
+                                                       const std::function<std::int64_t(const StepBytes&)>& counted,
+                                                       bool of_saved) const {
   struct Candidate {
     std::vector<Region> regions{};
     Prices prices{};
@@ -292,7 +293,8 @@ RegionChoice::Result RegionChoice::choose(std::int64_t budget,
     return one;
   };
   const auto is_better = [&](const Candidate& a, const Candidate& b) {
-    return a.bytes <= budget ? b.bytes > budget || a.weighed.cost < b.weighed.cost : a.bytes < b.bytes;
+    const auto key = [&](const Candidate& one) { return std::pair(std::max(one.bytes, budget), one.weighed.cost); };
+    return key(a) < key(b);
   };
   // Drops what fits without: whole regions, and blocks at the ends of runs.
   const auto drop = [&](Candidate& from) {
@@ -307,7 +309,7 @@ RegionChoice::Result RegionChoice::choose(std::int64_t budget,
       }
       if (std::ranges::none_of(changes, [&](std::vector<Region>& change) {
             Candidate fewer = candidate(std::move(change), from.prices);
-            if (!is_better(fewer, from)) return false;
+            if (from.bytes > budget ? fewer.bytes >= from.bytes : !is_better(fewer, from)) return false;
             from = std::move(fewer);
             return true;
           }))
@@ -315,11 +317,12 @@ RegionChoice::Result RegionChoice::choose(std::int64_t budget,
     }
   };
 
-  std::set<std::ptrdiff_t> lengths{count()};  // of runs: each takes the sequences in so many pieces
+  std::set<std::ptrdiff_t> lengths{0, count()};  // of runs: each takes the sequences in so many pieces
   for (std::ptrdiff_t pieces = 1; !of_saved && pieces <= count(); ++pieces)
     lengths.insert((count() + pieces - 1) / pieces);
-  Candidate best;
+  std::vector<Candidate> candidates;
   for (const std::ptrdiff_t longest : lengths) {
+    Candidate& best = candidates.emplace_back();
     std::vector<double> peaks(moments(), 0);  // how often a moment had the peak
     peaks.back() = 1;
     const auto at = [&](double price) {
@@ -329,7 +332,7 @@ RegionChoice::Result RegionChoice::choose(std::int64_t budget,
       for (double& one : prices) one *= price / all;
       return candidate(cheapest_regions(prices, longest), prices);
     };
-    const int rounds = of_saved ? 1 : 4;
+    const int rounds = of_saved || longest == 0 ? 1 : 4;
     for (int round = 0; round < rounds; ++round) {
       constexpr double least = 1e-14, most = 1e-5, step = 3;  // seconds a byte
       constexpr int halvings = 12;
@@ -368,6 +371,8 @@ RegionChoice::Result RegionChoice::choose(std::int64_t budget,
     }
   }
   // Adds a region, or a block to a run, so that others may be dropped.
+  candidates.insert(candidates.begin(), *std::ranges::min_element(candidates, is_better));
+  Candidate& best = candidates.front();
   const auto with = [&](const Region& added) {
     std::vector<Region> more = best.regions;
     std::erase_if(more, [&](const Region& one) {
@@ -397,10 +402,16 @@ RegionChoice::Result RegionChoice::choose(std::int64_t budget,
           changed += with(part(b, p)) ? 1 : 0;
     }
   }
-  std::ranges::sort(best.regions, {}, [](const Region& region) { return std::pair(region.first, region.part); });
-  Result result{.regions = {}, .bytes = best.bytes, .cost = best.weighed.cost};
-  for (const Region& region : best.regions) result.regions.push_back(path(region));
-  return result;
+  std::ranges::stable_sort(candidates, is_better);
+  std::vector<Result> results;
+  for (Candidate& one : candidates) {
+    std::ranges::sort(one.regions, {}, [](const Region& region) { return std::pair(region.first, region.part); });
+    Result result{.regions = {}, .bytes = one.bytes, .seconds = one.weighed.cost + graph_.seconds()};
+    for (const Region& region : one.regions) result.regions.push_back(path(region));
+    if (std::ranges::find(results, result.regions, &Result::regions) == results.end())
+      results.push_back(std::move(result));
+  }
+  return results;
 }
 
 std::string RegionChoice::describe(const std::vector<std::string>& regions) const {

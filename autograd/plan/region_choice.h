@@ -26,21 +26,23 @@ class RegionChoice {
   struct Result {
     std::vector<std::string> regions{};
     std::int64_t bytes = 0;  // predicted
-    double cost = 0;
+    double seconds = 0;      // of a step, with what its noise is worth
   };
   /// The ways of a tensor; `leaves`: those of the output of a recomputed region, which no op can rematerialize.
   using Ways = std::function<std::vector<TensorWay>(const GraphTensor&, bool leaves)>;
 
   RegionChoice(const StepGraph& graph, const Ways& ways);
 
-  /// The regions of the cheapest step that is predicted to take at most `budget` of `counted` bytes; of the smallest
-  /// step found if none is. `of_saved`: only bytes that are held when backward begins count.
+  /// The regions of the cheapest step that is predicted to take at most `budget` of `counted` bytes, or of the smallest
+  /// one if none is; then those of other steps that were found, the best first. `of_saved`: only bytes that are held
+  /// when backward begins count.
   ///
   /// A byte has a price. Each tensor takes its cheapest way, and each block is recomputed, alone, in parts or together
   /// with its neighbours, if that costs less than the bytes that it frees. The lowest price that fits is found by
   /// bisection. A byte is paid for at the moments at which the step has its peak; since these change with the choice,
   /// it is made several times. At last, regions are dropped and exchanged as long as that makes the step cheaper.
-  Result choose(std::int64_t budget, const std::function<std::int64_t(const StepBytes&)>& counted, bool of_saved) const;
+  std::vector<Result> choose(std::int64_t budget, const std::function<std::int64_t(const StepBytes&)>& counted,
+                             bool of_saved) const;
 
   /// The regions as text: `recomputed: 7 of 12 blocks`, with the numbers of runs and of parts.
   std::string describe(const std::vector<std::string>& regions) const;

@@ -118,7 +118,7 @@ class Recorder final : public MemoryPolicy, public Observer, public OpMode {
       tensor.first_use =
           std::min(tensor.first_use, entered != entered_.end() ? entered->second : first_in(path.text()));
     }
-    // What a tensor is rematerialized from is read with it.
+    // The sources of a rematerialized tensor are read with it.
     constexpr int longest_chain = 3;
     for (int i = 0; i < longest_chain; ++i)
       for (const Use& use : uses_)

@@ -196,8 +196,9 @@ class Eval {
   static void write_classes(const CheckpointPath& point, Configuration configuration, const DatasetPtr& dataset,
                             const std::vector<std::int64_t>& samples, const Figures& figures,
                             const nlohmann::ordered_json& evaluated) {
-    nlohmann::ordered_json json{
-        {"weights", evaluated["weights"]}, {"samples", figures.samples()}, {figures.key(), evaluated[figures.key()]}};
+    nlohmann::ordered_json json{{"weights", evaluated["weights"]},
+                                {"samples", evaluated["samples"]},
+                                {figures.key(), evaluated[figures.key()]}};
     if (image_channels(dataset->info().fields) == 3 && figures.samples() == std::ssize(samples)) {
       configuration.train.device = "cpu";  // pixels as numbers
       configuration.train.batch_size = configuration.train.accumulate = 1;

@@ -215,15 +215,47 @@ TextInputs::TextInputs(SampleFields fields, std::shared_ptr<const Tokenizer> tok
 std::unique_ptr<const InputReader> text_inputs(const TextOptions& own, const DatasetOptions& options) {
   std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(own, options);
   SampleFields fields = token_fields(own, tokenizer->vocabulary().size);
+  SampleField spans = per_token("spans", own);
+  spans.shape = {own.max_length, 2};
+  spans.padding = -1;
+  fields.push_back(std::move(spans));
+  fields.push_back({.name = "passage",
+                    .dtype = DType::u8,
+                    .shape = {1},
+                    .collation = Collation::packed,
+                    .lengths = "passage_offsets"});
   return std::make_unique<TextInputs>(std::move(fields), std::move(tokenizer), own.max_length);
 }
 
+namespace {
+
+/// Sets the tokens, and the bytes that each stands for in `text`, whose number in the encoding is `number`.
+void set_encoding(const Tokenizer::Encoding& encoding, std::string_view text,
+                  const std::vector<Tokenizer::Piece>& pieces, std::int32_t number, Sample& sample) {
+  set_tokens(encoded(encoding), sample);
+  std::vector<std::int32_t> spans;
+  for (const std::int32_t source : encoding.sources) {
+    const bool is_of_text = source >= 0 && source % 2 == number;
+    const Tokenizer::Piece piece = is_of_text ? pieces[static_cast<std::size_t>(source / 2)] : Tokenizer::Piece{};
+    spans.push_back(is_of_text ? static_cast<std::int32_t>(piece.begin) : -1);
+    spans.push_back(is_of_text ? static_cast<std::int32_t>(piece.end) : -1);
+  }
+  set_whole("spans", spans, {std::ssize(encoding.tokens), 2}, sample);
+  Tensor passage = sample.make("passage", {std::ssize(text) + 1}, DType::u8);  // never empty
+  *std::ranges::copy(text, passage.data<std::uint8_t>()).out = 0;
+  sample.set("passage", std::move(passage));
+}
+
+}  // namespace
+
 void TextInputs::read(std::string_view input, Sample& sample) const {
-  set_tokens(encoded(tokenizer_->encode(input, max_length_)), sample);
+  const std::vector<Tokenizer::Piece> pieces = tokenizer_->pieces(input);
+  set_encoding(tokenizer_->join(pieces, max_length_), input, pieces, 0, sample);
 }
 
 void TextInputs::read_pair(std::string_view input, std::string_view pair, Sample& sample) const {
-  set_tokens(encoded(tokenizer_->encode(input, pair, max_length_)), sample);
+  const std::vector<Tokenizer::Piece> pieces = tokenizer_->pieces(pair);
+  set_encoding(tokenizer_->join(tokenizer_->pieces(input), pieces, max_length_), pair, pieces, 1, sample);
 }
 
 }  // namespace lacuna

@@ -102,7 +102,8 @@ std::int64_t samples_to_use(const DatasetOptions& options, std::int64_t held);
 std::filesystem::path split_file(const std::string& validation, const DatasetOptions& options,
                                  const std::vector<std::string>& extensions);
 
-/// Makes samples without targets from a user's texts.
+/// Makes samples without targets from a user's texts: `tokens`, `token_types`, and `spans` i64 [L, 2], the bytes that
+/// each token stands for in `passage` u8, the text or the second one of a pair; -1: none.
 class TextInputs final : public InputReader {
  public:
   TextInputs(SampleFields fields, std::shared_ptr<const Tokenizer> tokenizer, std::int64_t max_length);

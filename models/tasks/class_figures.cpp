@@ -111,11 +111,18 @@ ordered_json ClassFigures::json(const SampleName& origin) const {
   ordered_json json{{"top1", top1()}};
   if (classes_ > 5) json["top5"] = share(in_top5_, samples());
   ordered_json& per_class = json["per_class"] = ordered_json::array();
+  std::vector<std::int64_t> predicted(static_cast<std::size_t>(classes_));
+  for (const auto& [key, samples] : confusion_) predicted[static_cast<std::size_t>(key.second)] += samples;
+  const auto quotient = [](std::int64_t part, std::int64_t whole) {
+    return whole == 0 ? ordered_json(nullptr) : ordered_json(share(part, whole));
+  };
   for (std::int64_t c = 0; c < classes_; ++c) {
-    const std::int64_t all = samples_of(c);
+    const std::int64_t all = samples_of(c), found = predicted[static_cast<std::size_t>(c)], right = count(c, c);
     per_class.push_back({{"class", name(c)},
                          {"samples", all},
-                         {"accuracy", all == 0 ? ordered_json(nullptr) : ordered_json(share(count(c, c), all))}});
+                         {"accuracy", quotient(right, all)},
+                         {"precision", quotient(right, found)},
+                         {"f1", quotient(2 * right, all + found)}});
   }
   if (classes_ <= most_in_matrix) {
     ordered_json& matrix = json["confusion"] = ordered_json::array();

@@ -5,6 +5,7 @@
 #include "models/registry.h"
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
+#include "models/tasks/class_figures.h"
 #include "nn/functional.h"
 #include "ops/losses/loss.h"
 #include "ops/losses/top_k.h"
@@ -151,6 +152,7 @@ class Distillation final : public Task {
     if (mode == TaskMode::evaluate) {
       Variable logits = model.forward(std::move(batch)).take("logits");
       labels = class_targets(logits, labels);
+      show(logits.tensor(), labels.tensor());
       result.sums = accuracy_sums(logits.tensor(), labels.tensor(), metrics().size());
       result.loss = cross_entropy(std::move(logits), std::move(labels));
       return result;
@@ -171,6 +173,8 @@ class Distillation final : public Task {
   std::vector<Prediction> predict(Model& model, Inputs batch) const override {
     return class_predictions(model.forward(std::move(batch)).take("logits").tensor(), data().classes);
   }
+
+  std::unique_ptr<Figures> figures() const override { return std::make_unique<ClassFigures>(data().classes); }
 
  private:
   /// The teacher's logits for the batch as the student sees it.

@@ -1,6 +1,7 @@
 // Classes that do not exclude each other: binary cross entropy of the output `logits` [N, C] with `labels` f32 [N, C].
 #include "models/prediction.h"
 #include "models/task.h"
+#include "models/tasks/label_figures.h"
 #include "ops/losses/binary_cross_entropy.h"
 
 namespace lacuna {
@@ -23,9 +24,10 @@ class MultiLabel final : public Task {
 
   SampleFields targets() const override { return {{.name = "labels", .dtype = DType::f32, .shape = {classes_}}}; }
 
-  TaskResult run(Model& model, Inputs batch, TaskMode) const override {
+  TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     Variable labels = batch.take("labels");
     Variable logits = model.forward(std::move(batch)).take("logits");
+    if (mode == TaskMode::evaluate) show(logits.tensor(), labels.tensor());
     TaskResult result;
     count_on_host(
         logits.device(), [z = logits.tensor(), wanted = labels.tensor()] { return count(z, wanted); }, result);
@@ -37,6 +39,8 @@ class MultiLabel final : public Task {
   std::vector<Prediction> predict(Model& model, Inputs batch) const override {
     return class_predictions(model.forward(std::move(batch)).take("logits").tensor(), data().classes, false);
   }
+
+  std::unique_ptr<Figures> figures() const override { return std::make_unique<LabelFigures>(data().classes); }
 
  private:
   static std::vector<Tensor> count(const Tensor& logits, const Tensor& labels) {

@@ -1,7 +1,9 @@
 // Extractive question answering: cross entropies of start and end of the answer over the tokens of each sequence.
 #include "data/text/answers.h"
+#include "models/prediction.h"
 #include "models/sequences.h"
 #include "models/task.h"
+#include "models/tasks/text.h"
 #include "ops/losses/span_cross_entropy.h"
 
 #include <algorithm>
@@ -76,20 +78,15 @@ double overlap_f1(const Span& found, const Span& wanted) {
 
 /// The texts by which answers are judged; see the data set squad.
 struct Texts {
-  Tensor spans;     // i64 [T, 2]: the bytes of the passage that each token stands for, -1: none
+  TokenTexts tokens;
   Tensor question;  // i64 [N, 2]: its number, and whether questions may have no answer
-  Tensor passage, passage_offsets, answers, answers_offsets;
+  Tensor answers, answers_offsets;
 
   static std::optional<Texts> take(Inputs& batch) {
-    if (!batch.contains("passage")) return {};
+    std::optional<TokenTexts> tokens = TokenTexts::take(batch);
+    if (!tokens) return {};
     const auto one = [&](std::string_view name) { return batch.take(name).tensor(); };
-    return Texts{one("spans"),           one("question"), one("passage"),
-                 one("passage_offsets"), one("answers"),  one("answers_offsets")};
-  }
-  static std::string_view text_of(const Tensor& bytes, const Tensor& offsets, std::int64_t n) {
-    const auto* const at = offsets.data<const std::int64_t>() + n;
-    return {reinterpret_cast<const char*>(bytes.data<const std::uint8_t>()) + at[0],
-            static_cast<std::size_t>(at[1] - at[0])};
+    return Texts{std::move(*tokens), one("question"), one("answers"), one("answers_offsets")};
   }
   std::vector<std::string> wanted(std::int64_t n) const {
     std::vector<std::string> all;
@@ -152,6 +149,27 @@ class QuestionAnswering final : public Task {
     return result;
   }
 
+  /// The best answer in the passage and the sum of its logits, and that sum for no answer.
+  std::vector<Prediction> predict(Model& model, Inputs batch) const override {
+    const std::optional<TokenTexts> texts = TokenTexts::take(batch);
+    if (!texts) reject("task question_answering: expected a batch with `spans` and `passage` to predict");
+    const SequencesPtr sequences = sequences_of(batch);
+    const std::vector<double> z = model.forward(std::move(batch)).take("logits").tensor().to_vector();
+    std::vector<Prediction> all;
+    for (std::int64_t n = 0; n < sequences->count(); ++n) {
+      const std::int64_t row = sequences->begin(n);
+      const std::span<const double> logits = logits_of(*sequences, z, n);
+      const double none = logits[0] + logits[1];
+      const auto found = best_span(logits, longest_, [&](std::int64_t i) { return texts->has_text(row + i); });
+      const std::string_view answer =
+          found ? texts->text(n, row + found->first.start, row + found->first.end) : std::string_view();
+      all.push_back(
+          {.values = {
+               {"answer", std::string(answer)}, {"score", found ? found->second : none}, {"no_answer_score", none}}});
+    }
+    return all;
+  }
+
  private:
   struct Judged {
     std::vector<double> f1{}, exact{};  // as `by_question` reads them
@@ -188,16 +206,14 @@ class QuestionAnswering final : public Task {
     for (std::int64_t n = 0; n < sequences.count(); ++n) {
       const std::vector<std::string> wanted = texts.wanted(n);
       const std::span<const double> logits = logits_of(sequences, z, n);
-      const auto* const spans = texts.spans.data<const std::int64_t>() + 2 * sequences.begin(n);
+      const std::int64_t row = sequences.begin(n);
       const auto* const question = texts.question.data<const std::int64_t>() + 2 * n;
       const auto number = static_cast<double>(question[0]);
-      const auto found = best_span(logits, longest_, [&](std::int64_t i) { return spans[2 * i] >= 0; });
+      const auto found = best_span(logits, longest_, [&](std::int64_t i) { return texts.tokens.has_text(row + i); });
       if (found) {
         const auto& [span, score] = *found;
-        const auto begin = static_cast<std::size_t>(spans[2 * span.start]),
-                   end = static_cast<std::size_t>(spans[2 * span.end + 1]);
-        const std::string_view passage = Texts::text_of(texts.passage, texts.passage_offsets, n);
-        judged.add(number, score, score_answer(passage.substr(begin, end - begin), wanted));
+        const std::string_view answer = texts.tokens.text(n, row + span.start, row + span.end);
+        judged.add(number, score, score_answer(answer, wanted));
       }
       constexpr double never = std::numeric_limits<double>::lowest();  // while another window has an answer
       if (question[1] != 0 || !found)

@@ -1,6 +1,7 @@
 #include "models/tasks/text.h"
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace lacuna {
@@ -25,6 +26,27 @@ LabelledTokens labelled_tokens(const Variable& labels, Device device, double sha
     return Variable(Tensor::from(std::span<const std::int64_t>(values), {std::ssize(values)}, device));
   };
   return {tensor(rows), tensor(found)};
+}
+
+TokenTexts::TokenTexts(Tensor spans, Tensor passage, Tensor offsets)
+    : spans_(std::move(spans)), passage_(std::move(passage)), offsets_(std::move(offsets)) {}
+
+std::optional<TokenTexts> TokenTexts::take(Inputs& batch) {
+  if (!batch.contains("passage")) return {};
+  const auto one = [&](std::string_view name) { return batch.take(name).tensor(); };
+  return TokenTexts(one("spans"), one("passage"), one("passage_offsets"));
+}
+
+std::string_view TokenTexts::text(std::int64_t n, std::int64_t first, std::int64_t last) const {
+  const auto* const spans = spans_.data<const std::int64_t>();
+  const auto begin = static_cast<std::size_t>(spans[2 * first]), end = static_cast<std::size_t>(spans[2 * last + 1]);
+  return text_of(passage_, offsets_, n).substr(begin, end - begin);
+}
+
+std::string_view text_of(const Tensor& bytes, const Tensor& offsets, std::int64_t n) {
+  const auto* const at = offsets.data<const std::int64_t>() + n;
+  return {reinterpret_cast<const char*>(bytes.data<const std::uint8_t>()) + at[0],
+          static_cast<std::size_t>(at[1] - at[0])};
 }
 
 }  // namespace lacuna

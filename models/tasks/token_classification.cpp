@@ -3,6 +3,7 @@
 #include "models/sequences.h"
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
+#include "models/tasks/label_figures.h"
 #include "models/tasks/text.h"
 #include "ops/losses/loss.h"
 
@@ -40,6 +41,7 @@ class TokenClassification final : public Task {
     batch.set("rows", std::move(rows));
     Variable logits = model.forward(std::move(batch)).take("logits");
     labels = class_targets(logits, labels);
+    if (mode == TaskMode::evaluate) show(logits.tensor(), labels.tensor());
     TaskResult result;
     result.sums = accuracy_sums(logits.tensor(), labels.tensor(), metrics().size());
     const CrossEntropy loss{.label_smoothing = mode == TaskMode::train ? label_smoothing_ : 0};
@@ -47,25 +49,31 @@ class TokenClassification final : public Task {
     return result;
   }
 
-  /// The best class of each token, special ones included, and its probability.
+  /// The tokens that stand for text, the best class of each and its probability.
   std::vector<Prediction> predict(Model& model, Inputs batch) const override {
+    const std::optional<TokenTexts> texts = TokenTexts::take(batch);
+    if (!texts) reject("task token_classification: expected a batch with `spans` and `passage` to predict");
     const SequencesPtr sequences = sequences_of(batch);
     const std::vector<Prediction> of_tokens =
         class_predictions(model.forward(std::move(batch)).take("logits").tensor(), data().classes);
     std::vector<Prediction> all;
     for (std::int64_t n = 0; n < sequences->count(); ++n) {
-      std::vector<std::string> labels;
+      std::vector<std::string> tokens, labels;
       std::vector<double> probabilities;
-      for (std::int64_t i = 0; i < sequences->length(n); ++i) {
-        const auto& classes = of_tokens[static_cast<std::size_t>(sequences->begin(n) + i)].classes;
+      for (std::int64_t row = sequences->begin(n); row < sequences->begin(n) + sequences->length(n); ++row) {
+        if (!texts->has_text(row)) continue;
+        const auto& classes = of_tokens[static_cast<std::size_t>(row)].classes;
+        tokens.emplace_back(texts->text(n, row, row));
         const auto best = std::ranges::max_element(classes, {}, &Prediction::Class::probability);
         labels.push_back(best->name);
         probabilities.push_back(best->probability);
       }
-      all.push_back({.values = {{"labels", labels}, {"probabilities", probabilities}}});
+      all.push_back({.values = {{"tokens", tokens}, {"labels", labels}, {"probabilities", probabilities}}});
     }
     return all;
   }
+
+  std::unique_ptr<Figures> figures() const override { return std::make_unique<LabelFigures>(data().classes); }
 
  private:
   SampleField tokens_;

@@ -47,6 +47,7 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
   CHECK(evaluated.at("top1") == 1.0);
   CHECK(evaluated.at("confusion") == nlohmann::json{{1, 0}, {0, 1}});
   CHECK(evaluated.at("per_class").at(1).at("class") == "red");
+  CHECK(evaluated.at("per_class").at(1).at("precision") == 1.0);
   CHECK(evaluated.at("worst").empty());
 
   // Data whose classes have other names is refused, though there are as many.
@@ -146,6 +147,10 @@ TEST_CASE("pictures: a table with several labels an image, predicted without it"
       std::string(configuration).replace(configuration.find("path: pictures"), 14, "path: all, separator: \" \"") +
           "task: {name: multi_label}\n");
   run(folder, {"train", "-c", "c.yaml"});
+  const nlohmann::json labels = run(folder, {"eval", "r", "--json", "-"}).json().at("labels");
+  CHECK(labels.at("micro_f1") ==
+        read_json(folder / "r/last/checkpoint.json").at("progress").at("best").at("metrics").at("f1"));
+  CHECK(labels.at("per_class").size() == 3);
   fs::rename(folder / "all/red/1.ppm", folder / "1.ppm");
   fs::remove_all(folder / "all");
   const nlohmann::json said = run(folder, {"predict", "r", "1.ppm", "--json"}).json();

@@ -158,6 +158,45 @@ TEST_CASE("text: sentence embeddings keep how they pool") {
   CHECK(run_command(folder, {"predict", "out", "good film"}).out != first.out);
 }
 
+TEST_CASE("text: a tag for each token, evaluated by class, and predicted with the tokens' texts") {
+  const TextFolder folder;
+  std::string rows;
+  for (int i = 0; i < 12; ++i)
+    rows +=
+        "{\"tokens\": [\"good\", \"film\"], \"tags\": [\"B\", \"O\"]}\n"
+        "{\"tokens\": [\"bad\", \"a\", \"film\"], \"tags\": [\"O\", \"O\", \"O\"]}\n";
+  for (const char* const file : {"train.jsonl", "dev.jsonl"}) write_file(folder / file, rows);
+  run(folder, train({"data={name: tagged_text, path: ., tokenizer: vocab.txt, max_length: 16}",
+                     "task.name=token_classification"}));
+  const nlohmann::json labels = run(folder, {"eval", "runs/c", "--json", "-"}).json().at("labels");
+  CHECK(labels.at("micro_f1") == 1.0);
+  CHECK(labels.at("per_class").at(0) ==
+        nlohmann::json{{"class", "B"}, {"samples", 12}, {"precision", 1.0}, {"recall", 1.0}, {"f1", 1.0}});
+  const nlohmann::json predicted = run(folder, {"predict", "runs/c", "a Good film"}).json();
+  CHECK(predicted.at("tokens") == nlohmann::json{"a", "Good", "film"});
+  CHECK(predicted.at("labels") == nlohmann::json{"O", "B", "O"});
+  CHECK(predicted.at("probabilities").size() == 3);
+}
+
+TEST_CASE("text: an answer is predicted as text of the passage") {
+  const TextFolder folder;
+  nlohmann::json paragraphs;
+  for (int i = 0; i < 24; ++i) {
+    const std::string word = i % 2 == 0 ? "good" : "bad";
+    const nlohmann::json answer{{"text", word}, {"answer_start", 2}};
+    const nlohmann::json question{{"id", std::to_string(i)}, {"question", "film"}, {"answers", {answer}}};
+    paragraphs.push_back({{"context", "a " + word + " film"}, {"qas", {question}}});
+  }
+  const nlohmann::json file{{"version", "1.1"}, {"data", {{{"title", "t"}, {"paragraphs", paragraphs}}}}};
+  for (const char* const name : {"train.json", "dev.json"}) write_file(folder / name, file.dump());
+  run(folder, train({"data={name: squad, path: ., tokenizer: vocab.txt, max_length: 16, stride: 2}",
+                     "task.name=question_answering"}));
+  run(folder, {"export", "runs/c", "out"});
+  for (const char* const from : {"runs/c", "out"})
+    CHECK(run(folder, {"predict", from, "--pairs", "film\ta bad film"}).json().at("answer") == "bad");
+  CHECK(run_command(folder, {"predict", "runs/c", "--pairs", "no tab"}).code == 2);
+}
+
 TEST_CASE("text: padded batches and batches by length train as packed ones") {
   double loss = 0;
   for (const char* const settings : {"", ", padding: longest", ", padding: longest, group_by_length: true"}) {

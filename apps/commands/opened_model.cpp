@@ -128,11 +128,12 @@ std::unique_ptr<const InputReader> OpenedModel::reader(std::int64_t max_length) 
     evaluation.model.options = folder.hyper_parameters;
     take_images(evaluation, folder.images);
     TransformOptions& images = evaluation.data.images;
+    Problems problems;
+    for (const Field& field : TransformOptions::fields())
+      if (const Tree* const value = value_of(configuration, "data", field.name); value && field.use == Use::any)
+        read_field(field, field.name, *value, &images, problems);
+    problems.refuse_if_any();
     images.image_size = size;
-    if (const Tree* const decode = value_of(configuration, "data", "decode"))
-      images.decode = from_name<Decoding>(decode->text).value();
-    if (const Tree* const exif = value_of(configuration, "data", "exif"))
-      images.exif = from_name<ExifUse>(exif->text).value();
     return image_inputs(evaluation_transforms(evaluation, {.name = folder.model, .fields = encoded_image_fields()}));
   }
   if (input.collation == Collation::stacked)

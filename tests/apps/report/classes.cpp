@@ -3,7 +3,7 @@
 
 using namespace lacuna::test;
 
-TEST_CASE("report: confusion matrix and pictures of the worst samples, once a run is evaluated") {
+TEST_CASE("report: confusion matrix, pictures of the worst samples and other figures, once a run is evaluated") {
   const TemporaryFolder folder;
   write_file(folder / "c.yaml", std::string(plain_vit) + "output: {dir: r}\n");
   REQUIRE(run_command(folder, {"train", "-c", "c.yaml"}).code == 0);
@@ -15,16 +15,23 @@ TEST_CASE("report: confusion matrix and pictures of the worst samples, once a ru
   CHECK(kept.at("samples") == 10);
   for (const nlohmann::json& worst : kept.at("classes").at("worst"))
     CHECK(worst.at("image").get<std::string>().starts_with("data:image/bmp;base64,Qk"));
+  nlohmann::json with_others = kept;
+  with_others["tenths"] = {{"mean", 0.5}, {"rows", {{{"from", 0.1}, {"samples", 3}}, {{"from", 0.2}, {"samples", 7}}}}};
+  write_file(folder / "r/classes.json", with_others.dump());
   REQUIRE(run_command(folder, {"report", "r"}).code == 0);
   const nlohmann::json told =
       evaluate(folder, "r/report.html",
                "return [document.querySelectorAll('.confusion tbody tr').length, "
                "document.querySelectorAll('.worst img').length, "
-               "[...document.querySelectorAll('.worst img')].every(i => i.naturalWidth === 8)];");
+               "[...document.querySelectorAll('.worst img')].every(i => i.naturalWidth === 8), "
+               "[...document.querySelectorAll('section.tenths td')].map(cell => cell.textContent), "
+               "document.querySelector('section.tenths p').textContent.includes('mean 50.0 %')];");
   if (told.is_null()) return;
   CHECK(told.at(0) == 10);
   CHECK(told.at(1) == figures.at("worst").size());
   CHECK(told.at(2) == true);
+  CHECK(told.at(3) == nlohmann::json{"0.100", "3", "0.200", "7"});
+  CHECK(told.at(4) == true);
 }
 
 TEST_CASE("report: a sheet of training samples") {

@@ -14,6 +14,7 @@
 #include "models/image_model.h"
 #include "models/io/adapter_folder.h"
 #include "models/io/weights.h"
+#include "models/prediction.h"
 #include "models/probe.h"
 #include "models/registry.h"
 #include "models/trainer.h"

@@ -82,7 +82,7 @@ class Export {
     const TensorNames* names = nullptr;
     if (format == "transformers") names = transformers_files(*opened.model, opened.folder).names;
     if (names != nullptr && names->body.empty()) names = nullptr;  // they are ours
-    // Of the values below the adapter those are written that came with it.
+    // A value below the adapter is written only if it came with the adapter.
     for (Parameter* const parameter : opened.model->parameters()) parameter->set_trainable(false);
     write_new_folder(out, [&](const fs::path& folder) { write_adapter(folder, *opened.model, names); });
     const std::vector<std::string>& layers = opened.model->adaptation()->layers;

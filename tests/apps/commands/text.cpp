@@ -246,6 +246,7 @@ TEST_CASE("text: masked language modelling takes the mask from the tokenizer, an
   INFO(result.error);
   REQUIRE(result.code == 0);
   CHECK(result.json().at("val_perplexity").get<double>() < 9);
+  CHECK(run_command(folder, {"predict", "runs/c", "good"}).code == 2);  // the task predicts no single sample
   write_file(folder / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n<mask>\ngood\nbad\na\nfilm\n");
   std::vector<std::string> again = of_lines;
   again.emplace_back("output.dir=again");

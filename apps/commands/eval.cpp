@@ -229,9 +229,11 @@ class Eval {
       Names keys;
       if (dot != std::string::npos) keys.push_back(given.key.substr(dot + 1));
       for (const TreeEntry& entry : given.value.entries) keys.push_back(entry.key);
+      if (keys.empty()) keys.emplace_back();  // a section without keys
       for (const std::string& key : keys)
         if (use_of(section, key) != Use::any)
-          reject("{}: an evaluation does not use {}.{}, which is for training alone", change, section, key);
+          reject("{}: an evaluation does not use {}, which is for training alone", change,
+                 key.empty() ? section : fmt::format("{}.{}", section, key));
     }
   }
 

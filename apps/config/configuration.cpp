@@ -17,14 +17,14 @@
 namespace lacuna::apps {
 namespace {
 
-/// The optimizers, schedules or policies that have an option `name`.
+/// The choices of a section (optimizers, policies) that have an option `name`.
 Names owners_of_option(const Section& section, std::string_view name) {
   Names owners = section.names == nullptr ? Names() : section.names();
   std::erase_if(owners, [&](const std::string& owner) { return section.options(owner).find(name) == nullptr; });
   return owners;
 }
 
-/// A key that is neither in the section's table nor in that of `choice`.
+/// Reports a key that is neither in the section's table nor in that of `choice`.
 void add_unknown_key(const Section& section, const std::string& choice, const TreeEntry& entry, Problems& problems) {
   if (const Names owners = owners_of_option(section, entry.key); !owners.empty()) {
     problems.add(entry.where,
@@ -99,7 +99,7 @@ Tree read_tree(const std::string& text, const std::string& source, Problems& pro
   return root;
 }
 
-/// Puts `entry` in the place of the one with its key, or behind all others.
+/// Replaces the entry of the same key, or appends one.
 void put(std::vector<TreeEntry>& entries, TreeEntry entry) {
   const auto found = std::ranges::find(entries, entry.key, &TreeEntry::key);
   if (found == entries.end())
@@ -108,13 +108,13 @@ void put(std::vector<TreeEntry>& entries, TreeEntry entry) {
     *found = std::move(entry);
 }
 
-/// Whether a section says what it is about, so that another's keys beside its own would mean nothing, or another thing.
+/// Whether a section names its choice (`optimizer.name`), so that keys of an earlier file belong to another choice.
 bool names_its_choice(const TreeEntry& entry) {
   const Section* const section = find_section(entry.key);
   return section != nullptr && !section->choice.empty() && entry.value.find(section->choice) != nullptr;
 }
 
-/// Lays what a further file says over `root`.
+/// Merges a further file into `root`.
 void lay_over(Tree& root, Tree later) {
   for (TreeEntry& section : later.entries) {
     if (section.value.kind == Tree::Kind::null && root.find(section.key) != nullptr) continue;
@@ -129,7 +129,7 @@ void lay_over(Tree& root, Tree later) {
   }
 }
 
-/// What the command line names by itself, as `optimizer.name=sgd`; nothing where it does not.
+/// The choice that the command line sets alone, as `optimizer.name=sgd`, if any.
 std::optional<std::string> named_in(std::span<const std::string> overrides, const Section& section) {
   std::optional<std::string> choice;
   for (const std::string& assignment : overrides) {
@@ -140,7 +140,7 @@ std::optional<std::string> named_in(std::span<const std::string> overrides, cons
   return choice;
 }
 
-/// Whether a key says what `choice` has by default. A run's configuration writes all of these down.
+/// Whether a key has the default of `choice`. A run's configuration contains all defaults.
 bool is_default(const Section& section, const std::string& choice, const TreeEntry& entry) {
   if (section.name == "model") {
     const std::vector<HyperParameter> defaults = defaults_of_model(choice);
@@ -163,8 +163,8 @@ bool is_default(const Section& section, const std::string& choice, const TreeEnt
   return none.empty() && read.write(*field) == section.options(choice).write(*field);
 }
 
-/// A policy that the command line names starts from its own defaults: settings of the earlier policy mean something
-/// else to it. Another optimizer or model keeps the settings that were given and drops the earlier one's defaults.
+/// Drops options of the choice that the command line replaces. A new policy starts from its own defaults, since options
+/// of the earlier one mean something else to it. A new optimizer or model keeps options that are no defaults.
 void leave_choice(const Section& section, Tree& root, std::span<const std::string> overrides) {
   const auto found = std::ranges::find(root.entries, section.name, &TreeEntry::key);
   const std::optional<std::string> after = named_in(overrides, section);
@@ -188,7 +188,7 @@ void apply_overrides(Tree& root, std::span<const std::string> overrides, Problem
   for (const std::string& assignment : overrides) apply_override(root, assignment, problems);
 }
 
-/// A path alone says which data set it is: its name, and settings that follow from it, are written beside it.
+/// Adds the name and options of the data set that lies at `data.path` if `data.name` is not given.
 void recognize_data(Tree& root) {
   const auto data = std::ranges::find(root.entries, "data", &TreeEntry::key);
   if (data == root.entries.end() || data->value.kind != Tree::Kind::map || data->value.find("name") != nullptr) return;

@@ -1,5 +1,5 @@
-// What a configuration file says, typed. Each section has a table of its keys (apps/config/sections.cpp), or is made of
-// the options of the library, which have theirs.
+// A configuration file as structs. Each section has a table of its keys (apps/config/sections.cpp), or consists of
+// structs of the library, which have their own tables.
 #pragma once
 
 #include "autograd/plan/memory_plan.h"
@@ -21,7 +21,7 @@
 
 namespace lacuna::apps {
 
-/// `options` of a section are those that were given of what its name chooses: an optimizer, a data set.
+/// `options` of a section: the given options of its choice, as an optimizer or a data set.
 struct Configuration {
   struct Model {
     std::string name;
@@ -153,14 +153,14 @@ struct Configuration {
 
 /// Reads a file and then `key=value` overrides. Refuses with all problems at once, each with its place in the file.
 Configuration read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides);
-/// The same of several files, one at least, of which a later one replaces what it says anew: single keys, or a whole
-/// section where it names that section's model, data set, optimizer, schedule or policy.
+/// The same for one or more files. A later file replaces single keys of earlier ones, or a whole section if it names
+/// the section's model, data set, optimizer, schedule or policy.
 Configuration read_configuration(std::span<const std::string> files, std::span<const std::string> overrides);
 /// The same from text; `source` names it in messages.
 Configuration parse_configuration(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides = {});
 
-/// All of it, defaults included: read again it gives the same configuration.
+/// All keys with their values, defaults included; reads back as the same configuration.
 std::string to_yaml(const Configuration& configuration);
 
 }  // namespace lacuna::apps

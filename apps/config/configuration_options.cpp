@@ -21,7 +21,7 @@ void ConfigurationOptions::declare(CLI::App& app, bool required) {
                  "configuration files, and values that replace theirs, as train.epochs=3; `lacuna keys` lists all keys")
       ->type_name("[CONFIG] [key=value ...]");
   app.parse_complete_callback([this, &app] {
-    // An option that there is not leaves its value among the words; it is reported itself.
+    // An unknown option's value would be read as a configuration file; CLI11 reports the option.
     if (app.remaining().empty()) sort_arguments();
   });
 }
@@ -32,7 +32,7 @@ bool is_configuration_file(std::string_view argument) {
 
 namespace {
 
-/// A word that is neither a configuration file by its name nor a setting.
+/// Rejects a word that is neither the name of a configuration file nor `key=value`.
 [[noreturn]] void reject_word(const std::string& word) {
   namespace fs = std::filesystem;
   std::error_code ignored;

@@ -20,7 +20,7 @@ std::string family_of(const std::string& model) {
   return model_families().contains(model) ? model : model_presets().get(model).family;
 }
 
-/// Whether a model can have another value than the folder's and its weights all the same.
+/// Whether this option may differ from the folder's without making its weights unusable.
 bool may_differ(const Field& field, const Tree& given, const Tree& stored) {
   const std::string_view key = field.name;
   if (given == stored || field.fits_any_weights) return true;
@@ -30,15 +30,15 @@ bool may_differ(const Field& field, const Tree& given, const Tree& stored) {
   return initial && (given == Tree(0)) == (stored == Tree(0));
 }
 
-/// Numbers for as many channels: those of other channels give way to their mean.
+/// Statistics for another number of channels: their mean for each.
 std::vector<double> for_channels(const std::vector<double>& values, std::int64_t channels) {
   if (values.empty() || std::ssize(values) == channels) return values;
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   return std::vector<double>(static_cast<std::size_t>(channels), mean);
 }
 
-/// A folder that names a family, as `vit`, says of its model what it lists alone: the rest is as the configuration
-/// says.
+/// The hyper-parameters of a folder. If it names a family (`vit`), the configuration sets those that the folder does
+/// not list.
 std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configuration::Model& model) {
   std::vector<HyperParameter> said = folder.hyper_parameters, given = model.options;
   if (!model_families().contains(folder.model)) return said;
@@ -51,7 +51,7 @@ std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configurati
   return said;
 }
 
-/// The folder's order of classes, where the data set has the same ones in another order.
+/// Takes over the folder's order of classes if the data set has the same classes in another order.
 void take_label_order(const ModelFolder& folder, Configuration& configuration) {
   Configuration::Data& data = configuration.data;
   if (folder.labels.empty() || !dataset_kinds().contains(data.name) || data.source.settings.contains("labels")) return;
@@ -67,7 +67,7 @@ void take_label_order(const ModelFolder& folder, Configuration& configuration) {
   }
 }
 
-/// Fills in what `images` says and the configuration leaves open.
+/// Fills in keys that the configuration leaves open.
 void prepare_images(Configuration& configuration, const Tree& root, const ImagePreparation& images) {
   const TreeEntry* const section = root.find("data");
   const auto is_open = [&](std::string_view key) { return section == nullptr || section->value.find(key) == nullptr; };
@@ -87,8 +87,8 @@ void prepare_images(Configuration& configuration, const Tree& root, const ImageP
   }
 }
 
-/// Fills in the model of the folder `model.from`, and returns what the folder says about images: nothing where there is
-/// none.
+/// Fills in the model of the folder `model.from`. Returns the folder's preparation of images; empty if there is no
+/// folder.
 ImagePreparation take_model(Configuration& configuration, const Tree& root, Problems& problems) {
   Configuration::Model& model = configuration.model;
   if (model.from.empty()) return {};
@@ -131,8 +131,8 @@ ImagePreparation take_model(Configuration& configuration, const Tree& root, Prob
                  fmt::format("model.{} is {}, but {} has {}; {}", option.key, lacuna::to_yaml(*ours),
                              folder->config.string(), lacuna::to_yaml(*theirs), instead));
   }
-  // The task chooses the head. Under another name all of the folder's model is said, since the name's own values are
-  // others.
+  // The task chooses the head. Under another name all hyper-parameters are set, since that name has other defaults.
+  // `num_classes` has a key of its own.
   const bool same_name = model.name.empty() || model.name == folder->model;
   if (model.name.empty()) model.name = folder->model;
   for (const HyperParameter& parameter : same_name ? folder->hyper_parameters : stored.hyper_parameters)
@@ -142,7 +142,7 @@ ImagePreparation take_model(Configuration& configuration, const Tree& root, Prob
   return folder->images;
 }
 
-/// What `said` leaves open, as the preset `model` has it.
+/// Completes the preparation of images with that of the preset `model`.
 ImagePreparation completed(ImagePreparation said, const std::string& model) {
   if (!model_presets().contains(model)) return said;
   const ImagePreparation& preset = model_presets().get(model).images;

@@ -13,10 +13,10 @@ namespace lacuna::apps {
 /// is a problem that names both values.
 void take_from_folder(Configuration& configuration, const Tree& root, Problems& problems);
 
-/// Fills in how the images of `configuration`'s model are prepared: as `said`, and otherwise as the model's preset says.
+/// Fills in how images of the configuration's model are prepared: as `said`, otherwise as its preset says.
 void take_images(Configuration& configuration, const ImagePreparation& said);
 
-/// What a folder with the model of a resolved configuration says: labels, normalisation and tokenizer as it is trained.
+/// Describes the model of a resolved configuration as a folder: labels, normalisation and tokenizer as it is trained.
 ModelFolder describe_folder(const Configuration& resolved);
 
 }  // namespace lacuna::apps

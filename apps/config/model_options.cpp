@@ -9,7 +9,7 @@
 namespace lacuna::apps {
 namespace {
 
-/// Where a value stands that a model gets as `key`: in `model`, or `image_size` in `data`.
+/// The place of a hyper-parameter: in `model`, or for `image_size` in `data`.
 Location place_of_parameter(const Tree& root, const std::string& key) {
   const TreeEntry* const model = root.find("model");
   const bool in_model = model != nullptr && model->value.find(key) != nullptr;
@@ -17,7 +17,7 @@ Location place_of_parameter(const Tree& root, const std::string& key) {
   return place_of(root, !in_model && data != nullptr && data->value.find(key) != nullptr ? "data" : "model", key);
 }
 
-/// Those that no key of another name sets.
+/// Hyper-parameters without those that other keys set.
 std::vector<HyperParameter> without_shared(std::vector<HyperParameter> all) {
   std::erase_if(all, [](const HyperParameter& one) {
     return one.key == "num_classes" || one.key == "image_size" || one.key == "head";

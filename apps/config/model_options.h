@@ -10,26 +10,26 @@
 
 namespace lacuna::apps {
 
-/// The names a configuration may give: presets and families.
+/// The names of presets and families.
 std::vector<std::string> known_models();
 
 /// Checks the name that was read: a preset or a family, as timm writes it (`timm/vit_tiny_patch16_224.augreg_in21k`),
 /// whose tag is dropped.
 void read_model_name(Configuration& configuration, const Tree& section, Problems& problems);
 
-/// Reads hyper-parameters from the section; what is no value of one becomes a problem.
+/// Reads hyper-parameters from the section; adds the problems of values that are maps.
 std::vector<HyperParameter> read_model_options(const std::vector<const TreeEntry*>& entries, Problems& problems);
 
-/// All that a model is told: its options, the number of classes and the size of the images, where they are set.
+/// All given hyper-parameters: the model's options, the number of classes and the size of the images.
 std::vector<HyperParameter> hyper_parameters_of(const Configuration& configuration);
 
 /// The hyper-parameters that a model has by default, but those that other keys decide: `model.num_classes`,
 /// `data.image_size` and `task.name` (`head`). Empty for a name that no model has.
 std::vector<HyperParameter> defaults_of_model(std::string_view name);
-/// Gives each that is left open the value that it has.
+/// Sets the hyper-parameters that are left open to their defaults.
 void fill_in_model_options(Configuration& configuration);
 
-/// Asks the family about all of it; `root` is the tree that the configuration was read from.
+/// Adds the problems that the family finds; `root` is the tree that the configuration was read from.
 void check_model(const Configuration& configuration, const Tree& root, Problems& problems);
 
 }  // namespace lacuna::apps

@@ -21,7 +21,7 @@
 namespace lacuna::apps {
 namespace {
 
-/// 0 of a model that sees no images.
+/// The side of the model's images; 0 for a model without images.
 std::int64_t image_size_of(const ModelDescription& description) {
   const Tree* const found = find_value(description.hyper_parameters, "image_size");
   if (found == nullptr) return 0;
@@ -40,8 +40,8 @@ void warn_if_fewer_threads(std::int64_t asked) {
                   asked, threads(), limit == nullptr ? "" : fmt::format(" (OMP_THREAD_LIMIT={})", limit)));
 }
 
-/// Gives every setting, hyper-parameter and statistic that is left open its default, so that the configuration says all
-/// that holds.
+/// Sets every option, hyper-parameter and statistic that is left open to its default, so that the configuration is
+/// complete.
 void fill_in_defaults(Configuration& configuration) {
   for (const Section& section : sections()) {
     if (section.given == nullptr) continue;
@@ -60,7 +60,7 @@ void fill_in_defaults(Configuration& configuration) {
   }
 }
 
-/// Features are computed once, so that augmentation has no effect on them: a note says what is left out.
+/// Resets augmentation, which has no effect on features that are computed once, and prints which keys were reset.
 void leave_out_augmentation(Configuration& configuration) {
   const Configuration defaults;
   std::vector<std::string> changed;
@@ -79,7 +79,7 @@ void leave_out_augmentation(Configuration& configuration) {
                             configuration.task.name, fmt::join(changed, ", ")));
 }
 
-/// Refuses what works on the CPU only.
+/// Refuses values that only the CPU supports.
 void check_for_cuda(const Configuration& resolved) {
   const Configuration::Memory& memory = resolved.memory;
   if (resolved.ranks.count > 1 && resolved.train.device != "cuda")
@@ -183,7 +183,7 @@ DatasetOptions dataset_options(const Configuration& configuration, Split split) 
 
 namespace {
 
-/// None for a data set without images.
+/// The transforms of images; none for a data set without images.
 Transforms transforms_of(const Configuration& resolved, const DatasetInfo& dataset, bool training) {
   TransformOptions options = resolved.data.images;
   const TransformOptions defaults;

@@ -1,4 +1,4 @@
-// What a configuration leaves open, settled for this machine and data set.
+// Values that a configuration leaves open, chosen for this machine and data set.
 #pragma once
 
 #include "apps/config/configuration.h"
@@ -29,16 +29,16 @@ bool trains_on_features(const Configuration& configuration);
 std::optional<Device> device_named(std::string_view text);
 /// The device that train.device names. It may not exist: what is planned runs on `meta`.
 Device device_of(const Configuration& resolved);
-/// The same; refused, with the reason, where it does not exist.
+/// The same; refused with the reason if it does not exist.
 Device existing_device(const Configuration& resolved);
-/// The same; the CPU where it does not exist. `auto` need not be settled.
+/// The same; the CPU if it does not exist. Accepts `auto`.
 Device available_device(const Configuration& configuration);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);
-/// What images of a data set go through before they are evaluated; none where it has no images.
+/// The transforms of images before evaluation; none for a data set without images.
 Transforms evaluation_transforms(const Configuration& resolved, const DatasetInfo& dataset);
-/// How training batches are mixed; null: not at all.
+/// Mixup and CutMix of training batches; null: off.
 std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration);
-/// Whether batches have images in u8, which a GPU normalises and mixes: a quarter of the bytes to copy.
+/// Whether batches hold u8 images, which a GPU normalises and mixes: a quarter of the bytes to copy.
 bool gives_pixels(const Configuration& resolved, Split split);
 /// The batches of an opened data set. For training: augmented, in random order, of `train.batch_size` samples, all of
 /// them full. For validation: of as many samples as a training step has at once. Of several ranks, this one's part of

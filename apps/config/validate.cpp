@@ -19,7 +19,7 @@
 namespace lacuna::apps {
 namespace {
 
-/// What `attempt` is refused with becomes a problem.
+/// Adds the message with which `attempt` is refused as a problem.
 void note_refusal(const Location& where, Problems& problems, const auto& attempt) {
   try {
     attempt();
@@ -28,7 +28,7 @@ void note_refusal(const Location& where, Problems& problems, const auto& attempt
   }
 }
 
-/// Settings of the right type and range, which alone can be tried out.
+/// Whether all options have the right type and range, so that the object can be made.
 template <class Kinds>
 bool can_be_made(const Kinds& kinds, const std::string& name, const OptionValues& options) {
   if (!kinds.contains(name)) return false;
@@ -40,7 +40,7 @@ bool can_be_made(const Kinds& kinds, const std::string& name, const OptionValues
   return true;
 }
 
-/// A key without an effect has its default.
+/// Refuses keys without an effect that differ from their defaults.
 void check_conditions(const Configuration& c, const Tree& root, Problems& problems) {
   const Configuration defaults;
   for (const Section& section : sections())
@@ -95,7 +95,7 @@ void check_data(const Configuration& c, const Tree& root, Problems& problems) {
     problems.add(place_of(root, "model", "num_classes"),
                  fmt::format("model.num_classes is {}, but the data set {} has {} classes", c.model.num_classes,
                              c.data.name, classes));
-  // Outputs without a class are never trained, and names of classes would fit none of them.
+  // Outputs without a class are never trained and have no name.
   if (classes > 0 && c.model.num_classes > classes && dataset_kinds().get(c.data.name).reads_files)
     problems.add(place_of(root, "model", "num_classes"),
                  fmt::format("model.num_classes is {}, but the data set {} has {} classes: expected {}, or 0 for as "
@@ -125,7 +125,7 @@ void check_data(const Configuration& c, const Tree& root, Problems& problems) {
                                to_yaml(parameter.value), c.data.name, channels));
 }
 
-/// Keys of `data:` that mean nothing beside the others.
+/// Checks keys of `data` that have no effect with the others.
 void check_order(const Configuration& c, const Tree& root, Problems& problems) {
   const Configuration::Data &data = c.data, defaults{};
   const MixOptions& mix = data.mix;
@@ -157,7 +157,7 @@ void check_order(const Configuration& c, const Tree& root, Problems& problems) {
     add("sampler", "data.sampler: expected none with data.group_by_length, which orders the samples itself");
 }
 
-/// Keys of `ranks:` that do not go together, or not with others.
+/// Checks keys of `ranks` against each other and against other sections.
 void check_ranks(const Configuration& c, const Tree& root, Problems& problems) {
   if (c.ranks.exchange != "int8") return;
   const auto add = [&](const std::string& text) { problems.add(place_of(root, "ranks", "exchange"), text); };
@@ -168,7 +168,7 @@ void check_ranks(const Configuration& c, const Tree& root, Problems& problems) {
         "computes them twice");
 }
 
-/// What follows from the data set's classes and the task.
+/// Checks keys against the data set's classes and the task.
 void check_classes(const Configuration& resolved, const DatasetInfo& data, const Task& task) {
   const std::int64_t classes = resolved.model.num_classes;
   if (const std::vector<double>& weights = resolved.data.sampler_weights;
@@ -188,7 +188,7 @@ void check_classes(const Configuration& resolved, const DatasetInfo& data, const
   best_by(resolved.train.best_by, task);
 }
 
-/// The model takes the data set's tokens: their ids and as many of them.
+/// Checks that the model takes the data set's token ids and sequence lengths.
 void check_tokens(const DatasetInfo& data, const Model& model, const Configuration& c) {
   for (const SampleField& input : model.inputs()) {
     const auto field = std::ranges::find(data.fields, input.name, &SampleField::name);
@@ -205,7 +205,7 @@ void check_tokens(const DatasetInfo& data, const Model& model, const Configurati
   }
 }
 
-/// The data set has the targets that the task reads.
+/// Checks that the data set has the targets that the task reads.
 void check_task(const Configuration& c, const Tree& root, Problems& problems) {
   if (c.model.name.empty() || !dataset_kinds().contains(c.data.name) ||
       !can_be_made(tasks(), c.task.name, c.task.options))
@@ -241,13 +241,13 @@ void check_adapter(const Configuration& c, const Tree& root, Problems& problems)
   for (const auto& [name, value] : adapter.options)
     if (name != "dropout")
       problems.add(place_of(root, "adapter", name),
-                   fmt::format("adapter.{}: the folder in adapter.from says it; expected none", name));
+                   fmt::format("adapter.{}: read from the folder in adapter.from; remove it here", name));
   if (!adapter.targets.empty())
     problems.add(place_of(root, "adapter", "targets"),
-                 "adapter.targets: the folder in adapter.from says them; expected none");
+                 "adapter.targets: read from the folder in adapter.from; remove them here");
 }
 
-/// Heads on cached features are all that is trained, each by itself.
+/// Refuses keys without an effect on heads that are trained on cached features, each by itself.
 void check_probe(const Configuration& c, const Tree& root, Problems& problems) {
   if (!trains_on_features(c)) return;
   const auto refuse_if = [&](bool given, std::string_view section, std::string_view key, std::string_view reason) {

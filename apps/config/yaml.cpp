@@ -23,7 +23,7 @@ Location locate(const Location& start, const YAML::Mark& mark) {
   return start.line == 0 ? start : Location{start.source, start.line + mark.line, mark.column + 1};
 }
 
-/// The value of `key`, which is added to the map where it is new.
+/// The entry of `key`, which is added to the map if it is new.
 TreeEntry& entry_at(Tree& map, std::string_view key, const Location& where) {
   const auto found = std::ranges::find(map.entries, key, &TreeEntry::key);
   if (found != map.entries.end()) return *found;
@@ -32,12 +32,12 @@ TreeEntry& entry_at(Tree& map, std::string_view key, const Location& where) {
   return map.entries.back();
 }
 
-/// Takes over the parser's tree, which keeps places, quotes and repeated keys.
+/// Copies the parser's tree with places and quotes; refuses repeated keys.
 class TreeReader {
  public:
   TreeReader(const Location& start, Problems& problems) : start_(start), problems_(problems) {}
 
-  /// `where`: the key or the list that `from` stands behind or in.
+  /// `where`: the place of the key or list around `from`.
   Tree read(const YAML::Node& from, const Location& where, std::size_t depth = 0) {
     Tree node;
     node.where = locate(start_, from.Mark());
@@ -86,7 +86,7 @@ class TreeReader {
   std::set<std::pair<int, YAML::NodeType::value>> seen_;  // what an alias names is met again
 };
 
-/// Refuses a second document. yaml-cpp makes documents without end of a text that it cannot go on in.
+/// Refuses a second document. yaml-cpp yields endless documents from text that it cannot parse.
 class OneDocument final : public YAML::EventHandler {
  public:
   explicit OneDocument(const Location& start) : start_(start) {}

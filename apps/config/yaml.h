@@ -17,7 +17,7 @@ using lacuna::to_yaml;
 /// The items of a list with at least one; a node that is none is a problem with the value of `key`.
 const std::vector<Tree>& items_of(const Tree& node, std::string_view key, std::string_view wanted, Problems& problems);
 
-/// Where `section.key` stands in a configuration, or its section, or all of it: the nearest there is.
+/// The place of `section.key` in a configuration; else of its section; else of the configuration.
 Location place_of(const Tree& root, std::string_view section, std::string_view key = {});
 
 /// Reads one document. Duplicate keys, aliases, tags and deep nesting are problems; text that is no YAML is refused at

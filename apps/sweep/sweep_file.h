@@ -1,4 +1,4 @@
-// What a sweep file says: a command, and the cases that it is run on.
+// A sweep file: a command, and the cases that it runs on.
 #pragma once
 
 #include <cstddef>

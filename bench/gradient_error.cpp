@@ -9,7 +9,7 @@
 #include "apps/config/configuration.h"
 #include "apps/config/resolve.h"
 #include "apps/train/planning.h"
-#include "apps/train/training.h"
+#include "apps/train/setup.h"
 #include "autograd/tape.h"
 #include "bench/bench.h"
 #include "data/loader.h"
@@ -104,14 +104,13 @@ class GatesFromCodes final : public MemoryPolicy {
 /// A model after some training, and a batch.
 class Subject {
  public:
-  Subject(const apps::Configuration& configuration, int steps)
-      : training_(configuration, apps::device_of(configuration)) {
+  Subject(const apps::Configuration& configuration, int steps) : setup_(configuration, apps::device_of(configuration)) {
     Loader loader(apps::batches_of(
         configuration, open_dataset(configuration.data.name, apps::dataset_options(configuration, Split::train)),
         Split::train));
     const auto next = [&] { return *loader.next(); };
     double loss = 0;
-    for (int i = 0; i < steps; ++i) loss = training_.step({next()}, i, configuration.optimizer.lr).loss;
+    for (int i = 0; i < steps; ++i) loss = setup_.trainer().step({next()}, i, configuration.optimizer.lr).loss;
     batch_ = next();
     fmt::print("{}, batch {}, after {} steps (loss {:.3f})\n", configuration.model.name, configuration.train.batch_size,
                steps, loss);
@@ -135,7 +134,7 @@ class Subject {
     Tape tape(policy);
     Variable loss = [&] {
       const Recording recording(tape);
-      return training_.task_step().loss(
+      return setup_.trainer().loss(
           {{"images", batch_["images"].clone(Purpose::data)},  // a copy, because forward frees it
            {"labels", batch_["labels"].clone(Purpose::data)}});
     }();
@@ -145,7 +144,7 @@ class Subject {
                               slot.info.shape.count(), slot.bits});
     tape.backward(loss);
     done.saved = tape.saved_bytes();
-    for (const Parameter* parameter : training_.model().parameters()) {
+    for (const Parameter* parameter : setup_.model().parameters()) {
       if (!parameter->trainable()) continue;
       const Tensor gradient = parameter->grad();
       done.gradient.insert(done.gradient.end(), gradient.data<float>(), gradient.data<float>() + gradient.count());
@@ -153,7 +152,7 @@ class Subject {
       for (std::int64_t row = rows; row > 0; --row)
         done.ends.push_back(done.gradient.size() - static_cast<std::size_t>((row - 1) * gradient.count() / rows));
     }
-    training_.optimizer().zero_grad();
+    setup_.optimizer().zero_grad();
     return done;
   }
 
@@ -161,7 +160,7 @@ class Subject {
   void learn(MemoryPolicy& policy) {
     for (std::uint32_t draw = 0; draw < learning; ++draw) {
       const RandomStateScope random({.seed = 1, .step = draw});
-      training_.task_step().calibrate(batch_, policy);
+      setup_.trainer().calibrate(batch_, policy);
       pass(policy, draw);
     }
   }
@@ -189,7 +188,7 @@ class Subject {
 
  private:
   static constexpr std::uint32_t learning = 2;
-  apps::Training training_;
+  apps::Setup setup_;
   Batch batch_;
 };
 

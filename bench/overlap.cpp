@@ -67,12 +67,12 @@ class SlowRanks final : public Communicator {
 class Subject {
  public:
   Subject(const apps::Configuration& configuration, double bytes_per_second)
-      : network_{bytes_per_second}, configuration_(configuration), training_(configuration, Device::cpu, ranks_) {}
+      : network_{bytes_per_second}, configuration_(configuration), setup_(configuration, Device::cpu, ranks_) {}
 
   double step_seconds() {
-    std::vector<Batch> batch = apps::made_up_batch(configuration_, training_);
+    std::vector<Batch> batch = apps::made_up_batch(configuration_, setup_);
     const auto begin = std::chrono::steady_clock::now();
-    training_.step(std::move(batch), number_++, configuration_.optimizer.lr);
+    trainer_.step(std::move(batch), number_++, configuration_.optimizer.lr);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   /// Seconds spent on messages since the last call.
@@ -82,7 +82,8 @@ class Subject {
   SlowRanks::Network network_;
   SlowRanks ranks_{network_};
   apps::Configuration configuration_;
-  apps::Training training_;
+  apps::Setup setup_;
+  Trainer trainer_{setup_.trainer()};
   std::int64_t number_ = 0;
 };
 

@@ -32,18 +32,19 @@ namespace {
 class Subject {
  public:
   explicit Subject(const apps::Configuration& configuration)
-      : configuration_(configuration), training_(configuration, Device::cpu) {}
+      : configuration_(configuration), setup_(configuration, Device::cpu) {}
 
   double step_seconds() {
-    std::vector<Batch> batch = apps::made_up_batch(configuration_, training_);
+    std::vector<Batch> batch = apps::made_up_batch(configuration_, setup_);
     const auto begin = std::chrono::steady_clock::now();
-    training_.step(std::move(batch), number_++, configuration_.optimizer.lr);
+    trainer_.step(std::move(batch), number_++, configuration_.optimizer.lr);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
  private:
   apps::Configuration configuration_;
-  apps::Training training_;
+  apps::Setup setup_;
+  Trainer trainer_{setup_.trainer()};
   std::int64_t number_ = 0;
 };
 

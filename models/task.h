@@ -62,7 +62,7 @@ class Task {
   /// The fields of a sample that it reads beside the model's inputs, such as `labels`.
   virtual SampleFields targets() const = 0;
   /// Whether training reads its batch by kernels alone: then the batch may lie on the model's device, and steps can be
-  /// captured (models/task_step.h).
+  /// captured (models/trainer_graph.cpp).
   virtual bool reads_by_kernels() const { return false; }
   /// Runs the model over a batch; the loss is recorded if a tape is recording. Move the batch to free what forward
   /// needs no longer.

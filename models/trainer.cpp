@@ -7,7 +7,6 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -114,25 +113,23 @@ std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches
   return evaluation;
 }
 
-Trainer::Trainer(const TrainedState& state, const Task& task, Batches train, Batches validation, TrainerOptions options,
-                 Step step)
-    : state_(state),
-      task_(task),
-      train_(std::move(train)),
-      validation_(std::move(validation)),
-      options_(std::move(options)),
-      best_by_(lacuna::best_by(options_.best_by, task)),
-      step_(std::move(step)) {
-  if (!step_)
-    step_ = [own = std::make_shared<TaskStep>(state, task, TaskStepOptions{options_.step})](
-                std::vector<Batch> batch, std::int64_t number, double rate) {
-      return own->run(std::move(batch), number, rate);
-    };
-  expect(train_.samples() >= train_.size(), "an epoch of {} samples has no batch of {}", train_.samples(),
-         train_.size());
+Trainer::Trainer(const TrainedState& state, const Task& task, Batches train, Batches validation, TrainerOptions options)
+    : Trainer(state, task, options.step) {
+  options.step = options_.step;
+  train_ = std::move(train);
+  validation_ = std::move(validation);
+  options_ = std::move(options);
+  best_by_ = lacuna::best_by(options_.best_by, task);
+  expect(train_->samples() >= train_->size(), "an epoch of {} samples has no batch of {}", train_->samples(),
+         train_->size());
   expect(options_.learning_rate != nullptr, "a trainer needs a learning rate: make_schedule gives one");
   if (state_.ranks.size() > 1) share_model(state_);
   progress_.identity = options_.identity;
+}
+
+const Batches& Trainer::train() const {
+  expect(train_.has_value(), "a trainer without data takes single steps only; give it the batches of an epoch");
+  return *train_;
 }
 
 bool Trainer::at_end() const {
@@ -146,7 +143,7 @@ bool Trainer::out_of_patience() const {
 
 double Trainer::learning_rate() const {
   return options_.learning_rate(progress_.epochs_evaluated * steps_per_epoch() +
-                                progress_.totals.samples / train_.size());
+                                progress_.totals.samples / train().size());
 }
 
 LoaderOptions Trainer::loader_options() const {
@@ -157,7 +154,7 @@ LoaderOptions Trainer::loader_options() const {
 std::vector<Batch> Trainer::next_batch() const {
   LoaderOptions one = loader_options();
   one.depth = 1;
-  Loader loader(train_, one);
+  Loader loader(train(), one);
   return split_batch(*loader.next(), options_.accumulate);
 }
 
@@ -191,7 +188,7 @@ std::int64_t Trainer::resume(const std::filesystem::path& folder) {
 }
 
 bool Trainer::run(const TrainerEvents& events) {
-  Loader loader(train_, loader_options());
+  Loader loader(train(), loader_options());
   bool evaluated = false;
   while ((evaluated = evaluate_if_due(events)) && !at_end() && !is_stopped(events)) take_step(loader, events);
   return evaluated && at_end();
@@ -207,7 +204,8 @@ void Trainer::take_step(Loader& loader, const TrainerEvents& events) {
   const double rate = learning_rate();
   Batch batch = *loader.next();
   std::vector<DamagedFile> replaced = std::exchange(batch.damaged, {});
-  TrainResult result = step_(split_batch(std::move(batch), options_.accumulate), progress_.step, rate);
+  if (events.before_step) events.before_step();
+  StepResult result = step(split_batch(std::move(batch), options_.accumulate), progress_.step, rate, events.hooks);
   result.replaced = of_all_ranks(replaced, state_.ranks);
   if (!result.finite()) {
     if (events.nonfinite) events.nonfinite(result);
@@ -232,7 +230,7 @@ bool Trainer::evaluate_if_due(const TrainerEvents& events) {
   const Clock::time_point start = Clock::now();
   const auto evaluate_now = [&] {
     return evaluate(
-        state_.model, task_, validation_, options_.workers, [&] { return is_stopped(events); }, state_.ranks);
+        state_.model, task_, *validation_, options_.workers, [&] { return is_stopped(events); }, state_.ranks);
   };
   const std::optional<Evaluation> evaluation = [&] {
     const WeightAverage::Exchange exchange(state_.average);

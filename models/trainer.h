@@ -7,18 +7,30 @@
 //   trainer.save(next_folder);
 #pragma once
 
+#include "autograd/sensitivity.h"
 #include "data/loader.h"
-#include "models/task_step.h"
+#include "models/checkpoint.h"
+#include "models/task.h"
+#include "optim/clip.h"
+#include "optim/gradient_exchange.h"
 #include "optim/schedule.h"
 
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lacuna {
+
+class Observer;
+class OptimizerStep;
+class Tape;
 
 /// Loss and metrics over one epoch of `batches`, without training. Running sums stay on the device; the host reads them
 /// once, at the end. Nothing if `stop` (may be null) answers true between two batches. Several ranks evaluate their
@@ -27,6 +39,41 @@ namespace lacuna {
 std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches& batches, int workers = 1,
                                    const std::function<bool()>& stop = {}, Communicator& ranks = single_process());
 
+struct StepOptions {
+  Clipping clipping{};
+  bool in_backward = false;      // apply each gradient as soon as it is complete (see step_in_backward)
+  std::uint64_t seed = 1;        // of the step's random draws
+  bool shard_gradients = false;  // each rank keeps only the gradients of the parameters that it updates
+  ExchangeOptions exchange{};
+  bool input_gradients = false;  // of all floating-point inputs: for a model that is attacked or explained
+  /// Captures steps on cuda and replays them (core/device_graph.h): the third step of the same shapes is captured,
+  /// later ones are replays with the same bits. Not captured, and run as on the CPU: steps of a task that reads its
+  /// batch on the host, with an observer, that calibrate, of several ranks, and of a policy that draws or waits on the
+  /// host.
+  bool graph = true;
+};
+
+struct StepHooks {
+  std::function<void(Tape& tape)> after_forward{};  // of each micro-batch; may be null
+  Observer* observer = nullptr;
+};
+
+struct StepResult {
+  double loss = 0;                      // mean over all samples; 0 on `meta`
+  double gradient_norm = 0;             // of all gradients together, before clipping; 0 on `meta`
+  std::string nonfinite{};              // a parameter whose gradient is not finite; empty: none
+  bool updated = false;                 // whether any parameter was
+  double loss_scale = 1;                // of this step
+  bool overflowed = false;              // f16 gradients overflowed: nothing was updated, and the loss scale was halved
+  std::int64_t saved_bytes = 0;         // held for backward, of the micro-batch with the most
+  TaskTotals totals{};                  // of the batch; without values on `meta`
+  double calibration_seconds = 0;       // 0 where the step did not calibrate
+  std::vector<DamagedFile> replaced{};  // of its batch
+  std::string not_captured{};           // why this step could not be captured, and those after it are not
+  /// Whether the run can go on.
+  bool finite() const { return std::isfinite(loss) && (overflowed || std::isfinite(gradient_norm)); }
+};
+
 struct TrainerOptions {
   std::int64_t epochs = 1;
   std::int64_t steps = 0;           // end after this many steps of the optimizer; 0: `epochs` alone counts
@@ -34,7 +81,7 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;      // micro-batches of a step
   int workers = 1;                  // threads that prepare batches
   Schedule learning_rate{};         // by step
-  TrainStepOptions step{};          // not used where the caller takes the steps
+  StepOptions step{};
   std::string best_by{};  // a metric of the task, or `loss`: which evaluation is the best; empty: by the first metric
   std::int64_t patience = 0;                      // end after this many epochs without a better evaluation; 0: never
   std::map<std::string, std::string> identity{};  // a run with other values cannot be resumed
@@ -63,24 +110,39 @@ struct EpochResult {
 
 /// Called while a run goes on. Any may be null. Their errors end the run.
 struct TrainerEvents {
+  std::function<void()> before_step{};
+  StepHooks hooks{};
   /// Asked between steps: true ends the run there, on any rank that of all.
   std::function<bool()> stop{};
   /// The loss or the gradient of a step is not finite; nothing was counted. The run fails if this returns.
-  std::function<void(const TrainResult&)> nonfinite{};
-  std::function<void(const TrainResult&, double learning_rate, double seconds)> after_step{};
+  std::function<void(const StepResult&)> nonfinite{};
+  std::function<void(const StepResult&, double learning_rate, double seconds)> after_step{};
   std::function<void(const EpochResult&)> after_epoch{};
 };
 
 class Trainer {
  public:
-  /// Takes a step: number `number` of the run over the micro-batches of one batch.
-  using Step = std::function<TrainResult(std::vector<Batch> batch, std::int64_t number, double learning_rate)>;
+  /// Takes steps on batches that the caller makes. `state` and `task` outlive the trainer.
+  Trainer(const TrainedState& state, const Task& task, const StepOptions& options = {});
+  /// Trains epochs of `train`, whose batches are full ones. Several ranks begin with the weights of rank 0 and call the
+  /// same members; a model that differs is refused.
+  Trainer(const TrainedState& state, const Task& task, Batches train, Batches validation, TrainerOptions options);
+  ~Trainer();
 
-  /// `state` and `task` outlive the trainer. The batches of `train` are full ones. `step`: null for TaskStep. Of
-  /// several ranks all begin with the weights of rank 0, and all call the same members; a model that differs is
-  /// refused.
-  Trainer(const TrainedState& state, const Task& task, Batches train, Batches validation, TrainerOptions options,
-          Step step = {});
+  /// Trains on the micro-batches of one batch; of several ranks, on this one's part of it. Random draws depend on
+  /// `number`, the number of the step in the run. The gradients are those of the mean loss over all samples of all
+  /// ranks. If a gradient is not finite, no parameter is updated; in backward, parameters before it may be. Gradients
+  /// are released. A batch of one part that is moved here is freed as soon as forward needs it no longer.
+  StepResult step(std::vector<Batch> batch, std::int64_t number, double learning_rate, const StepHooks& hooks = {});
+  /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `totals` where given.
+  Variable loss(Batch batch, RunningTotals* totals = nullptr);
+  /// Calibrates `policy`, if it is adaptive and that is due: in a pass over a sixth of the batch, or by draws over all
+  /// of it. Gradients of the parameters and running statistics stay as they are. Returns whether it has.
+  bool calibrate(const Batch& batch, MemoryPolicy& policy);
+  /// How the optimizer weighs errors of the gradient.
+  ErrorMeasure error_measure() const;
+  /// Memory that a captured step holds between steps; 0 if there is none.
+  std::int64_t captured_bytes() const;
 
   /// Trains to the end, its evaluation included, or until `events.stop`: returns whether the end was reached.
   bool run(const TrainerEvents& events = {});
@@ -94,9 +156,9 @@ class Trainer {
   std::int64_t resume(const std::filesystem::path& folder);
 
   const Progress& progress() const { return progress_; }
-  std::int64_t steps_per_epoch() const { return train_.count(); }
+  std::int64_t steps_per_epoch() const { return train().count(); }
   /// Whether the epoch under way has no whole batch left. It counts as done once it is evaluated.
-  bool epoch_over() const { return progress_.totals.samples + train_.size() > train_.samples(); }
+  bool epoch_over() const { return progress_.totals.samples + train().size() > train().samples(); }
   std::int64_t whole_epochs() const { return progress_.epochs_evaluated + (epoch_over() ? 1 : 0); }
   bool at_end() const;
   /// Whether no better evaluation came for TrainerOptions::patience epochs.
@@ -109,6 +171,34 @@ class Trainer {
   std::vector<Batch> next_batch() const;
 
  private:
+  struct Graph;  // a captured step
+
+  const Batches& train() const;
+
+  // trainer_step.cpp
+  /// Queues the work of a step on the device: forward, backward, exchange, clip, update. `clock`: the step's number on
+  /// the device, of a step that is captured; null: `number`. Returns the bytes held for backward.
+  std::int64_t queue(std::vector<Batch>& batch, std::int64_t number, OptimizerStep& update, RunningTotals& totals,
+                     const StepHooks& hooks, const std::uint32_t* clock = nullptr);
+  void backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& update,
+                bool in_backward);
+  void exchange_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& update,
+                            bool in_backward);
+  /// Waits for the device, and averages the weights.
+  void finish(const OptimizerStep& update, std::int64_t number, StepResult& result);
+  /// Prepares the exchange of gradients before the first step of several ranks.
+  void open_exchange();
+  /// The ranks, for memory of the model's device.
+  Communicator& ranks_of_device() const { return device_ranks_ ? *device_ranks_ : state_.ranks; }
+
+  // trainer_graph.cpp
+  /// Captures or replays a step, if that is possible; result.not_captured says why it was not.
+  bool replay(const std::vector<Batch>& batch, std::int64_t number, double learning_rate, const StepHooks& hooks,
+              StepResult& result);
+  /// All that a captured step depends on beside what its tensors hold; nothing: the step is not to be captured.
+  std::optional<std::string> signature_of(const std::vector<Batch>& batch, const StepHooks& hooks) const;
+
+  // trainer.cpp
   /// Evaluates if an epoch or the run is over, or an evaluation within the epoch is due. False if it was stopped.
   bool evaluate_if_due(const TrainerEvents& events);
   void take_step(Loader& loader, const TrainerEvents& events);
@@ -118,11 +208,14 @@ class Trainer {
 
   TrainedState state_;
   const Task& task_;
-  Batches train_, validation_;
+  std::optional<Batches> train_, validation_;  // nothing where the caller makes the batches
   TrainerOptions options_;
   BestBy best_by_;
-  Step step_;
   Progress progress_;
+  std::vector<Parameter*> parameters_;          // all of the model
+  std::unique_ptr<Communicator> device_ranks_;  // of a GPU; null on the CPU, and until the first step
+  std::unique_ptr<GradientExchange> exchange_;  // null of one rank, and before the first step
+  std::unique_ptr<Graph> graph_;                // null until a step could be captured
 };
 
 }  // namespace lacuna

@@ -189,18 +189,18 @@ std::string to_text(const std::vector<Group>& groups, std::int64_t total) {
 ExitCode explain(const Options& options) {
   Configuration configuration = options.configuration.read();
   plan_memory(configuration);
-  Training training(configuration, Device::meta);
-  const auto made_up = [&] { return made_up_batch(configuration, training); };
+  Setup setup(configuration, Device::meta);
+  const auto made_up = [&] { return made_up_batch(configuration, setup); };
   // Adaptive policies choose bits after one step; with no trainable parameters there is nothing to choose.
-  const bool trains = training.trainable_count() > 0 || configuration.image_gradient;
-  if (trains && adaptive_of(training.policy()) != nullptr) training.step(made_up(), 0, configuration.optimizer.lr);
+  const bool trains = setup.trainable_count() > 0 || configuration.image_gradient;
+  if (trains && adaptive_of(setup.policy()) != nullptr) setup.trainer().step(made_up(), 0, configuration.optimizer.lr);
   std::vector<Batch> batch = made_up();
   if (trains)
-    training.task_step().calibrate(batch.front(), training.policy());  // as a step does, where it is one that measures
-  Tape tape(training.policy());
+    setup.trainer().calibrate(batch.front(), setup.policy());  // as a step does, where it is one that measures
+  Tape tape(setup.policy());
   const Variable loss = [&] {
     const Recording recording(tape);
-    return training.task_step().loss(batch.size() == 1 ? std::move(batch[0]) : batch[0]);
+    return setup.trainer().loss(batch.size() == 1 ? std::move(batch[0]) : batch[0]);
   }();
   if (!loss.requires_grad()) reject("freeze: nothing is trained, so backward needs nothing");
 
@@ -232,14 +232,14 @@ ExitCode explain(const Options& options) {
   ledger(Device::meta).reset_peak();
   tape.backward(loss);  // regions within regions open while it runs
   const Bytes backward = ledger(Device::meta).highest();
-  refuse_unmatched(training.policy());
+  refuse_unmatched(setup.policy());
   const std::int64_t batch_size = configuration.train.batch_size, parts = configuration.train.accumulate;
   std::string text =
       fmt::format("{}, batch {}{}, memory policy {}: {} saved for backward\n\n", configuration.model.name, batch_size,
-                  parts > 1 ? fmt::format(" in {} parts", parts) : "", training.policy().name(), format_bytes(total));
+                  parts > 1 ? fmt::format(" in {} parts", parts) : "", setup.policy().name(), format_bytes(total));
   text += to_text(by_block(report, options.all), total) + "\n";
   if (configuration.memory.plan) text += configuration.memory.plan->text + "\n";
-  if (adaptive_of(training.policy()) != nullptr)
+  if (adaptive_of(setup.policy()) != nullptr)
     text += "The bits are chosen by size here; a run measures sensitivities and moves bits between tensors.\n";
   text += fmt::format(
       "In backward, temporary tensors take up to {} more, and scratch memory of kernels up to {}.\n"
@@ -254,7 +254,7 @@ ExitCode explain(const Options& options) {
       {{"model", configuration.model.name},
        {"batch_size", batch_size},
        {"accumulate", parts},
-       {"policy", training.policy().name()},
+       {"policy", setup.policy().name()},
        {"saved", total},
        {"backward", {{"transient", at(backward, Purpose::transient)}, {"workspace", at(backward, Purpose::workspace)}}},
        {"freeze", to_json(frozen)},

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "apps/train/run_folder.h"
-#include "apps/train/training.h"
+#include "apps/train/setup.h"
 #include "core/tree.h"
 #include "data/dataset.h"
 #include "models/folders/folder.h"

@@ -8,7 +8,7 @@
 #include "apps/train/fit.h"
 #include "apps/train/interrupt.h"
 #include "apps/train/ranks.h"
-#include "apps/train/training_run.h"
+#include "apps/train/run.h"
 #include "core/collectives.h"
 #include "core/parallel.h"
 #include "core/system_error.h"
@@ -63,9 +63,9 @@ class Train {
     return with_advice_when_exhausted(configuration, true, [&] {
       const File stream = open_stream(configuration.output.dir, ranks);
       // Everything the configuration can have wrong is found before the folder is touched.
-      TrainingRun training(configuration, {}, stream.get(), ranks);
-      if (ranks.rank() > 0) return training.run_beside();
-      return run(training, RunFolder::create(configuration.output.dir, overwrite_));
+      Run training_run(configuration, {}, stream.get(), ranks);
+      if (ranks.rank() > 0) return training_run.run_beside();
+      return run(training_run, RunFolder::create(configuration.output.dir, overwrite_));
     });
   }
 
@@ -100,9 +100,9 @@ class Train {
   int go_on(const Configuration& configuration, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
             Communicator& ranks) const {
     const File stream = open_stream(folder.path(), ranks);
-    TrainingRun training(configuration, checkpoint, stream.get(), ranks);
+    Run training_run(configuration, checkpoint, stream.get(), ranks);
     if (checkpoint) {
-      training.resume(folder, *checkpoint);
+      training_run.resume(folder, *checkpoint);
     } else if (ranks.rank() == 0) {
       folder.go_back_to_start();
       if (report_.for_people())
@@ -111,12 +111,12 @@ class Train {
                 .c_str(),
             stdout);
     }
-    return ranks.rank() > 0 ? training.run_beside() : run(training, folder);
+    return ranks.rank() > 0 ? training_run.run_beside() : run(training_run, folder);
   }
 
-  int run(TrainingRun& training, const RunFolder& folder) const {
-    const int signal = training.run(folder);
-    report_.write("", training.summary());
+  int run(Run& training_run, const RunFolder& folder) const {
+    const int signal = training_run.run(folder);
+    report_.write("", training_run.summary());
     return signal;
   }
 

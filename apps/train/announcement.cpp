@@ -26,10 +26,10 @@ std::string describe(const FreezeMatch& match) {
   return text;
 }
 
-std::string frozen_parameters(const Configuration& configuration, const Training& training) {
+std::string frozen_parameters(const Configuration& configuration, const Setup& setup) {
   std::string text =
       configuration.freeze.freeze.empty() ? "trained parameters; all others are frozen:\n" : "frozen parameters:\n";
-  for (const FreezeMatch& match : training.freeze_matches()) text += describe(match);
+  for (const FreezeMatch& match : setup.freeze_matches()) text += describe(match);
   Configuration planned = configuration;
   if (!planned.adapter.used()) planned.model.from.clear();  // it may be gone, and tells nothing here
   text += to_text(freeze_table(planned));
@@ -38,14 +38,14 @@ std::string frozen_parameters(const Configuration& configuration, const Training
 }
 
 /// Empty where the classifier comes with the weights.
-std::string new_classifier(const Configuration& configuration, const Training& training) {
-  if (training.heads() != nullptr) return {};  // which are new
-  const Model& model = training.model();
-  if (const LoadedAdapter& adapter = training.loaded_adapter(); adapter.new_head)
+std::string new_classifier(const Configuration& configuration, const Setup& setup) {
+  if (setup.heads() != nullptr) return {};  // which are new
+  const Model& model = setup.model();
+  if (const LoadedAdapter& adapter = setup.loaded_adapter(); adapter.new_head)
     return fmt::format("the classifier {} starts anew: {} classes in {}, {} now", model.heads().front(),
                        adapter.file_classes, configuration.adapter.from, model.num_classes());
-  const LoadedWeights& loaded = training.loaded_weights();
-  const bool adapter_brings_it = training.loaded_adapter().file_classes > 0;
+  const LoadedWeights& loaded = setup.loaded_weights();
+  const bool adapter_brings_it = setup.loaded_adapter().file_classes > 0;
   if (!loaded.new_head || adapter_brings_it) return {};
   if (loaded.file_classes == 0)
     return fmt::format("the classifier {} starts with new weights: {} has none", model.heads().front(),
@@ -56,21 +56,20 @@ std::string new_classifier(const Configuration& configuration, const Training& t
 
 }  // namespace
 
-std::vector<std::string> announce_weights(const Configuration& configuration, const Training& training, bool resumed,
+std::vector<std::string> announce_weights(const Configuration& configuration, const Setup& setup, bool resumed,
                                           std::int64_t started_anew) {
   std::vector<std::string> lines;
-  if (!training.freeze_matches().empty()) lines.push_back(frozen_parameters(configuration, training));
+  if (!setup.freeze_matches().empty()) lines.push_back(frozen_parameters(configuration, setup));
   if (!resumed) {
     warn_of_other_statistics(configuration);
-    if (configuration.model.from.empty() && training.trainable_count() < training.parameter_count())
+    if (configuration.model.from.empty() && setup.trainable_count() < setup.parameter_count())
       print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
   }
-  if (std::string line = new_classifier(configuration, training); !line.empty()) lines.push_back(std::move(line));
-  if (!training.weights_file().empty() && !resumed)
-    lines.push_back(fmt::format("weights from {}{}{}", training.weights_file().string(),
-                                training.weights_notes().empty() ? "" : "; ",
-                                fmt::join(training.weights_notes(), "; ")));
-  if (const ProbeHeads* const heads = training.heads()) {
+  if (std::string line = new_classifier(configuration, setup); !line.empty()) lines.push_back(std::move(line));
+  if (!setup.weights_file().empty() && !resumed)
+    lines.push_back(fmt::format("weights from {}{}{}", setup.weights_file().string(),
+                                setup.weights_notes().empty() ? "" : "; ", fmt::join(setup.weights_notes(), "; ")));
+  if (const ProbeHeads* const heads = setup.heads()) {
     std::vector<double> rates = heads->rates();
     for (double& rate : rates) rate *= configuration.optimizer.lr;
     lines.push_back(fmt::format("{} heads on {} features, with learning rates up to {}", rates.size(),

@@ -1,7 +1,7 @@
 // What a run says of its weights before the first step.
 #pragma once
 
-#include "apps/train/training.h"
+#include "apps/train/setup.h"
 
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ namespace lacuna::apps {
 /// Lines about frozen parameters, the weights and their source. Warns on standard error of frozen parameters with
 /// random weights, and of images with other statistics than the weights'. `resumed`: from a step after the first;
 /// `started_anew`: parameters whose optimizer state starts at zero then.
-std::vector<std::string> announce_weights(const Configuration& configuration, const Training& training, bool resumed,
+std::vector<std::string> announce_weights(const Configuration& configuration, const Setup& setup, bool resumed,
                                           std::int64_t started_anew);
 
 }  // namespace lacuna::apps

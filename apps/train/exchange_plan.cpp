@@ -1,7 +1,7 @@
 #include "apps/train/exchange_plan.h"
 
 #include "apps/train/measure.h"
-#include "apps/train/training.h"
+#include "apps/train/setup.h"
 #include "autograd/observer.h"
 #include "optim/gradient_exchange.h"
 
@@ -55,15 +55,15 @@ double parse_latency(const std::string& text) {
 }
 
 ExchangePlan plan_exchange(const Configuration& configuration, const Network& network, const CostTable& costs) {
-  Training training(configuration, Device::meta);
+  Setup setup(configuration, Device::meta);
   BackwardTime backward(costs);
-  measure(training, configuration, {.observer = &backward});
+  measure(setup, configuration, {.observer = &backward});
   const int ranks = configuration.ranks.count;
   ExchangePlan plan{.ranks = ranks};
   plan.backward = backward.seconds() / static_cast<double>(configuration.train.accumulate);  // the last micro-batch
   std::int64_t updated = 0;                                                                  // bytes of parameters
   std::int64_t elements = 0;
-  for (const Parameter* parameter : training.model().parameters()) {
+  for (const Parameter* parameter : setup.model().parameters()) {
     if (!parameter->trainable()) continue;
     elements += parameter->tensor().count();
     updated += parameter->tensor().bytes();

@@ -21,15 +21,15 @@ class Features final : public TensorDataset {
 
 }  // namespace
 
-FeatureCache::FeatureCache(const Training& training, DatasetPtr training_samples, DatasetPtr validation_samples)
-    : training_(part_of(training, std::move(training_samples))),
-      validation_(part_of(training, std::move(validation_samples))) {}
+FeatureCache::FeatureCache(const Setup& setup, DatasetPtr training_samples, DatasetPtr validation_samples)
+    : training_(part_of(setup, std::move(training_samples))),
+      validation_(part_of(setup, std::move(validation_samples))) {}
 
-FeatureCache::Part FeatureCache::part_of(const Training& training, DatasetPtr samples) {
-  NamedTensors tensors = training.allocate_features(samples->size());
+FeatureCache::Part FeatureCache::part_of(const Setup& setup, DatasetPtr samples) {
+  NamedTensors tensors = setup.allocate_features(samples->size());
   DatasetInfo info = samples->info();
-  info.fields = training.model().inputs();
-  for (const SampleField& target : training.task().targets()) info.fields.push_back(target);
+  info.fields = setup.model().inputs();
+  for (const SampleField& target : setup.task().targets()) info.fields.push_back(target);
   return {.samples = samples,
           .tensors = tensors,
           .features = std::make_shared<const Features>(std::move(info), tensors, samples)};

@@ -1,7 +1,7 @@
 // The features of a frozen model over both splits, on which a run trains its heads in the place of the samples.
 #pragma once
 
-#include "apps/train/training.h"
+#include "apps/train/setup.h"
 
 #include <cstdint>
 #include <functional>
@@ -11,7 +11,7 @@ namespace lacuna::apps {
 class FeatureCache {
  public:
   /// Memory for all features; they have no values yet.
-  FeatureCache(const Training& training, DatasetPtr training_samples, DatasetPtr validation_samples);
+  FeatureCache(const Setup& setup, DatasetPtr training_samples, DatasetPtr validation_samples);
 
   /// The features and targets of a split, which share that memory.
   DatasetPtr dataset(Split split) const { return of(split).features; }
@@ -28,7 +28,7 @@ class FeatureCache {
     NamedTensors tensors;
     DatasetPtr features;
   };
-  static Part part_of(const Training& training, DatasetPtr samples);
+  static Part part_of(const Setup& setup, DatasetPtr samples);
   const Part& of(Split split) const { return split == Split::train ? training_ : validation_; }
 
   Part training_, validation_;

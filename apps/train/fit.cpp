@@ -41,7 +41,7 @@ class Advice {
         available_(available),
         with_loader_(with_loader),
         needed_(needed),
-        training_(configuration, Device::meta) {}
+        setup_(configuration, Device::meta) {}
 
   std::string text() {
     std::string text = fmt::format("To fit {}:", format_bytes(available_));
@@ -71,7 +71,7 @@ class Advice {
 
   std::int64_t bytes_of(const Configuration& configuration) {
     try {
-      return need_of(measure(training_, configuration), with_loader_).bytes;
+      return need_of(measure(setup_, configuration), with_loader_).bytes;
     } catch (const Error& error) {  // rules that hold a tensor of a whole batch may hold none of a smaller one
       if (error.fault() != Fault::input) throw;
       return std::numeric_limits<std::int64_t>::max();
@@ -96,11 +96,11 @@ class Advice {
     smallest.memory.recompute = {"*.*"};
     constexpr std::int64_t mebibyte = 1 << 20;
     const std::int64_t whole = available_ / mebibyte * mebibyte;
-    training_.set_policy(make_memory_policy(smallest.memory, Device::meta));
+    setup_.set_policy(make_memory_policy(smallest.memory, Device::meta));
     std::int64_t bytes = bytes_of(smallest);
     if (bytes == std::numeric_limits<std::int64_t>::max()) {  // a model without blocks
       smallest.memory.recompute.clear();
-      training_.set_policy(make_memory_policy(smallest.memory, Device::meta));
+      setup_.set_policy(make_memory_policy(smallest.memory, Device::meta));
       bytes = bytes_of(smallest);
     }
     std::string settings;
@@ -116,7 +116,7 @@ class Advice {
   std::int64_t available_;
   bool with_loader_;
   std::int64_t needed_;
-  Training training_;
+  Setup setup_;
 };
 
 /// Who held what when the most was held: for an allocation that no tensor asked for.
@@ -168,9 +168,9 @@ void require_fit_to_evaluate(const Configuration& configuration) {
   alone.train.ema_decay = 0;
   alone.optimizer = {};
   alone.optimizer.name = "sgd";  // without momentum it has no state
-  Training training(alone, Device::meta);
+  Setup setup(alone, Device::meta);
   const auto need = [&] {
-    const EvaluationBytes bytes = measure_evaluation(training, alone);
+    const EvaluationBytes bytes = measure_evaluation(setup, alone);
     return bytes.peak + depth * bytes.ahead;
   };
   const Device device = existing_device(configuration);

@@ -1,7 +1,7 @@
 #include "apps/train/freeze_table.h"
 
 #include "apps/train/measure.h"
-#include "apps/train/training.h"
+#include "apps/train/setup.h"
 #include "autograd/op_mode.h"
 #include "autograd/policies/adaptive.h"
 #include "autograd/tape.h"
@@ -113,19 +113,19 @@ std::vector<FreezeRow> folded(const std::vector<FreezeRow>& rows, const Parts& p
 }  // namespace
 
 std::vector<FreezeRow> freeze_table(const Configuration& configuration) {
-  Training training(configuration, Device::meta);
-  const Model& model = training.model();
-  if (training.trainable_count() == model.parameter_count()) return {};
-  const bool trains = training.trainable_count() > 0 || configuration.image_gradient;
+  Setup setup(configuration, Device::meta);
+  const Model& model = setup.model();
+  if (setup.trainable_count() == model.parameter_count()) return {};
+  const bool trains = setup.trainable_count() > 0 || configuration.image_gradient;
   // What adapts has its plan after a step.
-  if (trains && adaptive_of(training.policy()) != nullptr)
-    training.step(made_up_batch(configuration, training), 0, configuration.optimizer.lr);
-  std::vector<Batch> batch = made_up_batch(configuration, training);
-  Tape tape(training.policy());
+  if (trains && adaptive_of(setup.policy()) != nullptr)
+    setup.trainer().step(made_up_batch(configuration, setup), 0, configuration.optimizer.lr);
+  std::vector<Batch> batch = made_up_batch(configuration, setup);
+  Tape tape(setup.policy());
   UnneededInputs uses;
   const Variable loss = [&] {
     const Recording recording(tape);
-    return training.task_step().loss(batch.size() == 1 ? std::move(batch[0]) : batch[0]);
+    return setup.trainer().loss(batch.size() == 1 ? std::move(batch[0]) : batch[0]);
   }();
 
   const Parts parts(model);

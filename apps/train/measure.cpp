@@ -2,6 +2,7 @@
 
 #include "apps/config/resolve.h"
 #include "autograd/policies/adaptive.h"
+#include "autograd/tape.h"
 #include "core/median.h"
 #include "core/parallel.h"
 #include "core/planned_device.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
@@ -115,46 +117,67 @@ std::vector<Batch> made_up_batch(const Configuration& configuration, const Model
 
 }  // namespace
 
-std::vector<Batch> made_up_batch(const Configuration& configuration, const Training& training) {
-  return made_up_batch(configuration, training.model(), training.task());
+std::vector<Batch> made_up_batch(const Configuration& configuration, const Setup& setup) {
+  return made_up_batch(configuration, setup.model(), setup.task());
 }
 
-Measurement describe(const Configuration& configuration, const Training& training) {
+Measurement describe(const Configuration& configuration, const Setup& setup) {
   Measurement result;
   result.model = configuration.model.name;
-  result.device = training.model().context().device;
+  result.device = setup.model().context().device;
   result.precision = configuration.train.precision;
   result.batch_size = configuration.train.batch_size;
   result.threads = threads();
   result.workers = configuration.data.workers;
-  result.policy = training.policy().name();
-  result.divides_anew = adaptive_of(training.policy()) != nullptr;
+  result.policy = setup.policy().name();
+  result.divides_anew = adaptive_of(setup.policy()) != nullptr;
   result.plan = configuration.memory.plan;
-  result.parameters = training.parameter_count();
-  result.features = training.planned_features();
-  result.trainable = training.trainable_count();
+  result.parameters = setup.parameter_count();
+  result.features = setup.planned_features();
+  result.trainable = setup.trainable_count();
   return result;
 }
 
-Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options) {
-  Training training(configuration, device);
-  return measure(training, configuration, options);
+void SavedByPath::note(Tape& tape, Device device) {
+  const Ledger& account = ledger(device);
+  if (at(account.live(), Purpose::saved) <= most_) return;
+  most_ = at(account.live(), Purpose::saved);
+  const auto place_of = [](Label op, Label path) {
+    return !path.text().empty() ? path : !op.text().empty() ? op : Label("input");
+  };
+  std::map<Label, std::int64_t> held;
+  for (const Held& each : account.holders())
+    if (each.owner.purpose == Purpose::saved) held[place_of(each.owner.op, each.owner.path)] += each.bytes;
+  bytes_.clear();
+  for (const Tape::SavedTensorReport& slot : tape.report())
+    if (const auto found = held.extract(place_of(slot.info.op, slot.info.path)))
+      bytes_.emplace_back(found.key(), found.mapped());
+  bytes_.insert(bytes_.end(), held.begin(), held.end());  // tensors without a slot of their own
 }
 
-Measurement measure(Training& training, const Configuration& configuration, const MeasureOptions& options) {
-  const Device device = training.model().context().device;
+StepHooks SavedByPath::hooks(Device device, Observer* observer) {
+  return {.after_forward = [this, device](Tape& tape) { note(tape, device); }, .observer = observer};
+}
+
+Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options) {
+  Setup setup(configuration, device);
+  return measure(setup, configuration, options);
+}
+
+Measurement measure(Setup& setup, const Configuration& configuration, const MeasureOptions& options) {
+  const Device device = setup.model().context().device;
   const PlannedDeviceScope planned(device_of(configuration).kind);
-  if (training.trainable_count() == 0 && !configuration.image_gradient)
+  if (setup.trainable_count() == 0 && !configuration.image_gradient)
     reject(
         "freeze: no parameter is left to train; `freeze.train` names those that are, `freeze.freeze` those that are "
         "not");
-  const auto batch = [&] { return made_up_batch(configuration, training); };
-  Measurement result = describe(configuration, training);
+  const auto batch = [&] { return made_up_batch(configuration, setup); };
+  Measurement result = describe(configuration, setup);
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
-  const bool measures = adaptive_of(training.policy()) != nullptr;
+  const bool measures = adaptive_of(setup.policy()) != nullptr;
   std::vector<double> steps, measurements;
-  const auto seconds_of_measuring = [&](const TrainResult& of) {
+  const auto seconds_of_measuring = [&](const StepResult& of) {
     if (of.calibration_seconds > 0) measurements.push_back(of.calibration_seconds);
     return of.calibration_seconds;
   };
@@ -162,25 +185,30 @@ Measurement measure(Training& training, const Configuration& configuration, cons
   if (!batches_on_host(configuration))
     for (const Batch& part : batch()) {
       result.batch += part.bytes();
-      result.ahead += bytes_ahead(part, training.task().targets());
+      result.ahead += bytes_ahead(part, setup.task().targets());
     }
   Ledger& account = ledger(device);
   account.reset_peak();
-  for (int i = 0; i < warm_up; ++i) seconds_of_measuring(training.step(batch(), i, configuration.optimizer.lr));
+  Trainer trainer = setup.trainer();
+  SavedByPath saved;
+  for (int i = 0; i < warm_up; ++i)
+    seconds_of_measuring(trainer.step(batch(), i, configuration.optimizer.lr, saved.hooks(device)));
   if (!measures) account.reset_peak();  // a step that measures holds more, and is the run's as the others are
-  StepOutcome outcome;
+  StepResult last;
   for (int i = 0; i < options.steps; ++i) {
     std::vector<Batch> parts = batch();
     const auto begin = now();
-    outcome = training.step(std::move(parts), warm_up + i, configuration.optimizer.lr, options.observer);
-    steps.push_back(since(begin) - seconds_of_measuring(outcome));
+    last =
+        trainer.step(std::move(parts), warm_up + i, configuration.optimizer.lr, saved.hooks(device, options.observer));
+    steps.push_back(since(begin) - seconds_of_measuring(last));
   }
   if (device != Device::meta)
-    read_times(std::move(steps), std::move(measurements), training.policy(), configuration.train.accumulate, result);
-  read_account(account, outcome.saved_bytes, result);
-  result.saved_by_path = std::move(outcome.saved_by_path);
+    read_times(std::move(steps), std::move(measurements), setup.policy(), configuration.train.accumulate, result);
+  refuse_unmatched(setup.policy());  // nested regions are seen in backward
+  read_account(account, last.saved_bytes, result);
+  result.saved_by_path = saved.bytes();
   if (device == Device::meta) {
-    const EvaluationBytes evaluation = measure_evaluation(training, configuration);
+    const EvaluationBytes evaluation = measure_evaluation(setup, configuration);
     result.evaluation_ahead = evaluation.ahead;
     result.evaluation_peak = evaluation.peak;
     return result;
@@ -189,8 +217,8 @@ Measurement measure(Training& training, const Configuration& configuration, cons
   return result;
 }
 
-EvaluationBytes measure_evaluation(Training& training, const Configuration& configuration) {
-  Ledger& account = ledger(training.model().context().device);
+EvaluationBytes measure_evaluation(Setup& setup, const Configuration& configuration) {
+  Ledger& account = ledger(setup.model().context().device);
   Configuration evaluated = configuration;
   evaluated.train.batch_size /= std::exchange(evaluated.train.accumulate, 1);
   evaluated.data.mix = {};
@@ -198,18 +226,17 @@ EvaluationBytes measure_evaluation(Training& training, const Configuration& conf
   const auto pass = [&](Model& model, const auto& run) {
     model.set_training(false);
     account.reset_peak();
-    Batch samples = std::move(made_up_batch(evaluated, model, training.task(), Split::validation).front());
+    Batch samples = std::move(made_up_batch(evaluated, model, setup.task(), Split::validation).front());
     if (!batches_on_host(configuration))
-      bytes.ahead = std::max(bytes.ahead, bytes_ahead(samples, training.task().targets()));
+      bytes.ahead = std::max(bytes.ahead, bytes_ahead(samples, setup.task().targets()));
     run(std::move(samples));
     bytes.peak = std::max(bytes.peak, account.peak());
   };
-  if (training.heads() != nullptr)  // features, which come from both splits
-    pass(training.classifier(), [&](Batch samples) { training.classifier().forward(std::move(samples)); });
+  if (setup.heads() != nullptr)  // features, which come from both splits
+    pass(setup.classifier(), [&](Batch samples) { setup.classifier().forward(std::move(samples)); });
   if (const std::int64_t all = configuration.data.source.validation_size; all > 0)
     evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
-  pass(training.model(),
-       [&](Batch samples) { training.task().run(training.model(), std::move(samples), TaskMode::evaluate); });
+  pass(setup.model(), [&](Batch samples) { setup.task().run(setup.model(), std::move(samples), TaskMode::evaluate); });
   return bytes;
 }
 

@@ -1,7 +1,7 @@
 // Training steps on made-up input: what `bench` times and `plan` predicts, in the same words.
 #pragma once
 
-#include "apps/train/training.h"
+#include "apps/train/setup.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -10,6 +10,23 @@
 #include <vector>
 
 namespace lacuna::apps {
+
+/// Bytes by the module whose op made the tensors, or by that op where there is no module; in the order of forward.
+using BytesByPath = std::vector<std::pair<Label, std::int64_t>>;
+
+/// Saved bytes by module, of the forward pass that saved the most.
+class SavedByPath {
+ public:
+  /// A hook for steps on `device`: calls `note`. This outlives it.
+  StepHooks hooks(Device device, Observer* observer = nullptr);
+  /// After a forward pass.
+  void note(Tape& tape, Device device);
+  const BytesByPath& bytes() const { return bytes_; }
+
+ private:
+  std::int64_t most_ = 0;
+  BytesByPath bytes_;
+};
 
 struct Measurement {
   std::string model;
@@ -42,12 +59,12 @@ struct Measurement {
 };
 
 /// What is known before anything is measured.
-Measurement describe(const Configuration& configuration, const Training& training);
+Measurement describe(const Configuration& configuration, const Setup& setup);
 
 /// A batch of `configuration.train.batch_size` made-up samples, or a rank's part of it, cut into `accumulate`
 /// micro-batches. Labels have the form
 /// of mixed ones where the configuration mixes.
-std::vector<Batch> made_up_batch(const Configuration& configuration, const Training& training);
+std::vector<Batch> made_up_batch(const Configuration& configuration, const Setup& setup);
 
 struct MeasureOptions {
   int warm_up = 0;
@@ -56,7 +73,7 @@ struct MeasureOptions {
 };
 
 /// Runs training steps of a built model on a made-up batch.
-Measurement measure(Training& training, const Configuration& configuration, const MeasureOptions& options = {});
+Measurement measure(Setup& setup, const Configuration& configuration, const MeasureOptions& options = {});
 /// The same of a model that is built for it.
 Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options = {});
 
@@ -64,7 +81,7 @@ struct EvaluationBytes {
   std::int64_t ahead = 0, peak = 0;  // of one batch that is prepared ahead, and at the highest
 };
 /// Runs an evaluation of one batch; the model evaluates afterwards.
-EvaluationBytes measure_evaluation(Training& training, const Configuration& configuration);
+EvaluationBytes measure_evaluation(Setup& setup, const Configuration& configuration);
 
 /// Bytes of the batches and samples that a loader prefetches.
 std::int64_t prepared_ahead(const std::vector<Held>& holders);

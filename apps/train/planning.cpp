@@ -50,23 +50,23 @@ Configuration without_policy(Configuration configuration) {
 class MetaModel {
  public:
   explicit MetaModel(const Configuration& configuration)
-      : configuration_(without_policy(configuration)), training_(configuration_, Device::meta) {}
+      : configuration_(without_policy(configuration)), setup_(configuration_, Device::meta) {}
 
   StepBytes step(MemoryPolicy& policy, Observer* observer) {
     const PlannedDeviceScope planned(device_of(configuration_).kind);
     Ledger& account = ledger(Device::meta);
     account.reset_peak();
-    const TrainResult result =
-        training_.task_step(policy).run(made_up_batch(configuration_, training_), 0, 0, {.observer = observer});
+    const StepResult result =
+        setup_.trainer(policy).step(made_up_batch(configuration_, setup_), 0, 0, {.observer = observer});
     return {result.saved_bytes, account.peak()};
   }
   /// A step and an evaluation under `exact`.
-  Measurement measure() { return apps::measure(training_, configuration_); }
-  Training& training() { return training_; }
+  Measurement measure() { return apps::measure(setup_, configuration_); }
+  Setup& setup() { return setup_; }
 
  private:
   Configuration configuration_;
-  Training training_;
+  Setup setup_;
 };
 
 /// Holds in 8 bits what can be quantized.
@@ -94,18 +94,18 @@ Sensitivities measure_sensitivities(const Configuration& configuration, ErrorMea
   small.optimizer = {};
   small.optimizer.name = "sgd";  // without momentum it has no state
   EightBits policy(group_size(configuration));
-  Training training(small, device);
+  Setup setup(small, device);
   const RandomStateScope random({.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0});
   Tape tape(policy);
   BackwardCalibration calibration(measure);
   const Variable loss = [&] {
     const Recording recording(tape);
-    return training.task_step().loss(std::move(made_up_batch(small, training).front()));
+    return setup.trainer().loss(std::move(made_up_batch(small, setup).front()));
   }();
   if (!loss.requires_grad()) return {};
   tape.backward(loss, {.before_node = std::ref(calibration)});
   double gradient = 0;  // squared, in the measure of the errors
-  for (const Parameter* parameter : training.model().parameters())
+  for (const Parameter* parameter : setup.model().parameters())
     if (parameter->trainable() && parameter->grad().defined())
       gradient += counted_error(parameter->grad(), {}, parameter->grad(), measure);
   if (!std::isfinite(gradient) || gradient == 0) return {};
@@ -182,7 +182,7 @@ class BudgetPlanner {
   }
 
   MemoryPlan make() {
-    const double error = model_.training().task_step().error_measure() == ErrorMeasure::relative ? 0.2115 : 0.0697;
+    const double error = model_.setup().trainer().error_measure() == ErrorMeasure::relative ? 0.2115 : 0.0697;
     const PlannerOptions options{
         .step = [this](MemoryPolicy& policy, Observer* observer) { return model_.step(policy, observer); },
         .budget = budget_,
@@ -198,7 +198,7 @@ class BudgetPlanner {
                             : parse_bytes(configuration_.memory.offload_budget, "memory.offload_budget"),
         .costs = costs_,
         .sensitivities =
-            [this] { return measure_sensitivities(configuration_, model_.training().task_step().error_measure()); },
+            [this] { return measure_sensitivities(configuration_, model_.setup().trainer().error_measure()); },
         // The gradient's error under `fixed` with 4 bits, by row that of a ViT, else that of ResNet-20.
         .usual_sensitivity = error * error / code_variance(4)};
     PlannerResult result = lacuna::plan_memory(options);

@@ -10,19 +10,16 @@
 namespace lacuna::apps {
 
 void RunFigures::step_begins() {
-  Ledger& account = ledger(training_.model().context().device);
+  Ledger& account = ledger(setup_.model().context().device);
   most_held_ = std::max(most_held_, account.peak());
   account.reset_peak();
 }
 
-void RunFigures::step_ended(const StepOutcome& outcome) {
-  if (outcome.saved_bytes > saved_bytes_) {
-    saved_bytes_ = outcome.saved_bytes;
-    saved_by_path_ = outcome.saved_by_path;
-  }
+void RunFigures::step_ended(const StepResult& result) {
+  saved_bytes_ = std::max(saved_bytes_, result.saved_bytes);
   if (account().peak() - prepared_ahead(account().holders_at_peak()) <= highest_step_.peak) return;
-  highest_step_ = describe(configuration_, training_);
-  read_account(account(), outcome.saved_bytes, highest_step_);
+  highest_step_ = describe(configuration_, setup_);
+  read_account(account(), result.saved_bytes, highest_step_);
 }
 
 void RunFigures::add_time(double seconds, double calibration_seconds) {
@@ -34,7 +31,7 @@ double RunFigures::recent_seconds() const {
   constexpr std::ptrdiff_t window = 10;  // steps
   const auto first = step_seconds_.end() - std::min(window, std::ssize(step_seconds_));
   return std::accumulate(first, step_seconds_.end(), 0.0) / static_cast<double>(step_seconds_.end() - first) +
-         amortized(calibrations().empty() ? 0 : calibrations().back(), training_.policy(),
+         amortized(calibrations().empty() ? 0 : calibrations().back(), setup_.policy(),
                    configuration_.train.accumulate);
 }
 
@@ -43,12 +40,12 @@ std::int64_t RunFigures::held() const { return account().total() - prepared_ahea
 nlohmann::ordered_json RunFigures::to_json(const std::optional<nlohmann::ordered_json>& noted) const {
   const bool took_none = step_seconds_.empty();
   if (took_none && noted) return *noted;
-  Measurement measured = took_none ? describe(configuration_, training_) : highest_step_;
+  Measurement measured = took_none ? describe(configuration_, setup_) : highest_step_;
   if (took_none) read_account(account(), saved_bytes_, measured);
   at(measured.memory, Purpose::saved) = saved_bytes_;
-  measured.saved_by_path = saved_by_path_;
+  measured.saved_by_path = saved_by_path_.bytes();
   measured.process_peak = process_peak();
-  read_times(step_seconds_, calibrations(), training_.policy(), configuration_.train.accumulate, measured);
+  read_times(step_seconds_, calibrations(), setup_.policy(), configuration_.train.accumulate, measured);
   nlohmann::ordered_json json = apps::to_json(measured);
   json["peak_in_training"] = std::max(most_held_, account().peak());
   if (took_none) {  // nobody knows what one saves

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "apps/train/measure.h"
-#include "apps/train/training.h"
+#include "apps/train/setup.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -14,12 +14,13 @@ namespace lacuna::apps {
 class RunFigures {
  public:
   /// Both live longer than this object.
-  RunFigures(const Configuration& configuration, const Training& training)
-      : configuration_(configuration), training_(training) {}
+  RunFigures(const Configuration& configuration, const Setup& setup) : configuration_(configuration), setup_(setup) {}
 
   void step_begins();
+  /// Notes what a step saves by module.
+  StepHooks step_hooks() { return saved_by_path_.hooks(setup_.model().context().device); }
   /// Notes the step's memory where it is the highest so far.
-  void step_ended(const StepOutcome& outcome);
+  void step_ended(const StepResult& result);
   /// `seconds`: of a step, with the calibration that may have been in it.
   void add_time(double seconds, double calibration_seconds);
   /// Seconds of the last calibration of the process before, under the same settings.
@@ -37,18 +38,18 @@ class RunFigures {
   nlohmann::ordered_json to_json(const std::optional<nlohmann::ordered_json>& noted) const;
 
  private:
-  const Ledger& account() const { return ledger(training_.model().context().device); }
+  const Ledger& account() const { return ledger(setup_.model().context().device); }
   /// Of this process, or before its first one the last of the process before.
   const std::vector<double>& calibrations() const {
     return calibration_seconds_.empty() ? calibrations_before_ : calibration_seconds_;
   }
 
   const Configuration& configuration_;
-  const Training& training_;
-  Measurement highest_step_{};        // memory of the step with the highest peak
-  std::int64_t most_held_ = 0;        // bytes of tensors at any moment until the last step began
-  std::int64_t saved_bytes_ = 0;      // the most held for backward by any step
-  BytesByPath saved_by_path_;         // the same
+  const Setup& setup_;
+  Measurement highest_step_{};    // memory of the step with the highest peak
+  std::int64_t most_held_ = 0;    // bytes of tensors at any moment until the last step began
+  std::int64_t saved_bytes_ = 0;  // the most held for backward by any step
+  SavedByPath saved_by_path_{};
   std::vector<double> step_seconds_;  // less those of calibrations
   std::vector<double> calibration_seconds_, calibrations_before_;
 };

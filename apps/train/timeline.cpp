@@ -186,11 +186,11 @@ class Timeline final : public Observer {
 }  // namespace
 
 ordered_json record_timeline(const Configuration& configuration, Device device, const CostTable& costs) {
-  Training training(configuration, device);
-  training.step(made_up_batch(configuration, training), 0, configuration.optimizer.lr);
-  std::vector<Batch> batch = made_up_batch(configuration, training);
+  Setup setup(configuration, device);
+  setup.trainer().step(made_up_batch(configuration, setup), 0, configuration.optimizer.lr);
+  std::vector<Batch> batch = made_up_batch(configuration, setup);
   Timeline timeline(device, costs);
-  training.step(std::move(batch), 1, configuration.optimizer.lr, &timeline);
+  setup.trainer().step(std::move(batch), 1, configuration.optimizer.lr, {.observer = &timeline});
   return timeline.finish();
 }
 

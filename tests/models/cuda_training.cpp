@@ -1,7 +1,7 @@
 // Training steps of tasks on cuda, on the stand-in, against the CPU's. Batches lie on the host, as a loader gives them.
 #include "core/stand_in/fibers.h"
 #include "data/pipeline.h"
-#include "models/task_step.h"
+#include "models/trainer.h"
 #include "tests/models/tiny_models.h"
 
 #include <doctest/doctest.h>
@@ -146,10 +146,10 @@ Trained trained(const TaskCase& what, Device device, const std::string& memory =
   const std::unique_ptr<Task> task = make_task(what.task, what.settings, *model);
   const std::unique_ptr<Optimizer> optimizer = make_optimizer("sgd", {{"momentum", 0.9}}, *model);
   const std::unique_ptr<MemoryPolicy> policy = make_policy(memory);
-  TaskStep step({*model, *optimizer, *policy, nullptr}, *task, {.step = {.clipping = {.norm = 1}}});
+  Trainer trainer({*model, *optimizer, *policy, nullptr}, *task, {.clipping = {.norm = 1}});
   Trained result;
   for (std::int64_t number = 0; number < 3; ++number) {
-    const TrainResult done = step.run({what.batch}, number, 0.05);
+    const StepResult done = trainer.step({what.batch}, number, 0.05);
     result.figures.insert(result.figures.end(), {done.loss, done.gradient_norm});
     for (const auto& [name, value] : done.totals.values(*task)) result.figures.push_back(value);
   }

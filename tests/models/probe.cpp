@@ -3,7 +3,6 @@
 #include "autograd/op_mode.h"
 #include "data/tensor_dataset.h"
 #include "models/io/weights.h"
-#include "models/task_step.h"
 #include "models/trainer.h"
 #include "ops/products/linear.h"
 #include "tests/models/tiny_models.h"
@@ -82,12 +81,12 @@ Trained train(const Probing& probing, const std::vector<double>& rates, std::str
   trained.task = make_task("probe", with_rates(rates), *trained.heads);
   trained.optimizer =
       make_optimizer(optimizer, settings, *trained.heads, {.groups = {.rules = trained.heads->rate_rules()}});
-  TaskStep step(trained.state(), *trained.task);
+  Trainer trainer(trained.state(), *trained.task);
   Loader loader(Batches(shuffle(probing.features, 1), {.size = in_batch, .drop_last = true}));
   for (int i = 0; i < steps; ++i) {
     std::vector<Batch> batch;
     batch.push_back(*loader.next());
-    step.run(std::move(batch), i, 0.1 / (i + 1));
+    trainer.step(std::move(batch), i, 0.1 / (i + 1));
   }
   return trained;
 }

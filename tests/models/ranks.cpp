@@ -26,7 +26,7 @@ struct Case {
   std::vector<HyperParameter> hyper_parameters{};
   std::string policy = "exact", optimizer = "adamw";
   OptionValues policy_settings{};
-  TrainStepOptions step{};
+  StepOptions step{};
   std::int64_t epochs = 2;
   bool shard = false, sync_batch_norm = false, mixes = false;
   std::int64_t batch = 8;
@@ -119,7 +119,7 @@ Outcome train(Run& run) {
   Outcome outcome;
   CHECK(run.trainer->run(
       {.after_step =
-           [&](const TrainResult& result, double, double) {
+           [&](const StepResult& result, double, double) {
              outcome.losses.insert(outcome.losses.end(), {result.loss, result.gradient_norm, result.totals.loss_sum});
            },
        .after_epoch =

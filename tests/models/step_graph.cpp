@@ -1,7 +1,7 @@
 // Steps on cuda that are captured and replayed have the bits of others, on the stand-in.
 #include "core/allocator.h"
 #include "core/stand_in/fibers.h"
-#include "models/task_step.h"
+#include "models/trainer.h"
 #include "nn/functional.h"
 #include "tests/models/tiny_models.h"
 
@@ -34,7 +34,7 @@ struct Case {
   Description model;
   std::string optimizer = "adamw";
   StatePrecision state = StatePrecision::f32;
-  TrainStepOptions step{};
+  StepOptions step{};
   std::string policy = "exact";
   DType dtype = DType::f32;
   std::int64_t parts = 1;
@@ -69,17 +69,19 @@ Outcome train(const Case& of, bool graph, int steps = 5) {
   std::optional<WeightAverage> average;
   if (of.averages) average.emplace(*model, 0.9);
   const Loss task;
-  TaskStep step({*model, *optimizer, *policy, average ? &*average : nullptr}, task, {.step = of.step, .graph = graph});
+  StepOptions options = of.step;
+  options.graph = graph;
+  Trainer trainer({*model, *optimizer, *policy, average ? &*average : nullptr}, task, options);
   Outcome outcome;
   const std::int64_t size = field_of(model->inputs(), "images").shape[0];
   for (int i = 0; i < steps; ++i) {
     std::vector<Batch> batch = split_batch(batch_of(size, 2, static_cast<std::uint32_t>(i), of.dtype), of.parts);
-    const TrainResult result = step.run(std::move(batch), i, 1e-2 / (i + 1));
+    const StepResult result = trainer.step(std::move(batch), i, 1e-2 / (i + 1));
     for (const double number : {result.loss, result.gradient_norm, result.loss_scale, result.totals.loss_sum,
                                 static_cast<double>(result.totals.samples), result.updated ? 1.0 : 0.0})
       outcome.numbers.push_back(std::isfinite(number) ? number : -1);
-    outcome.replayed += step.captured_bytes() > 0 ? 1 : 0;
-    outcome.held = step.captured_bytes();
+    outcome.replayed += trainer.captured_bytes() > 0 ? 1 : 0;
+    outcome.held = trainer.captured_bytes();
   }
   const auto add = [&](const Tensor& tensor) {
     for (const double value : tensor.to_vector()) outcome.numbers.push_back(value);
@@ -163,15 +165,15 @@ TEST_CASE("cuda: other shapes, frozen parameters and observers end a captured st
   const auto optimizer = make_optimizer("adamw", {}, *model);
   const auto policy = make_policy("exact");
   const Loss task;
-  TaskStep step({*model, *optimizer, *policy, nullptr}, task);
+  Trainer trainer({*model, *optimizer, *policy, nullptr}, task);
   int number = 0;
-  const auto take = [&](std::int64_t samples, int steps, const TaskStepHooks& hooks = {}) {
+  const auto take = [&](std::int64_t samples, int steps, const StepHooks& hooks = {}) {
     for (int i = 0; i < steps; ++i, ++number) {
       std::vector<Batch> batch;
       batch.push_back(batch_of(16, samples, static_cast<std::uint32_t>(number), DType::f32));
-      step.run(std::move(batch), number, 1e-3, hooks);
+      trainer.step(std::move(batch), number, 1e-3, hooks);
     }
-    return step.captured_bytes() > 0;
+    return trainer.captured_bytes() > 0;
   };
   CHECK_FALSE(take(4, 2));
   CHECK(take(4, 2));

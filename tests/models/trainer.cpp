@@ -164,7 +164,7 @@ TEST_CASE("trainer: a loss that is not finite ends the run, and is not counted")
   Run run;
   run.model->parameters().front()->tensor().fill(std::numeric_limits<double>::quiet_NaN());
   int seen = 0;
-  CHECK_THROWS_AS(run.trainer->run({.nonfinite = [&](const TrainResult&) { ++seen; }}), Error);
+  CHECK_THROWS_AS(run.trainer->run({.nonfinite = [&](const StepResult&) { ++seen; }}), Error);
   CHECK(seen == 1);
   CHECK(run.trainer->progress().step == 0);
   CHECK(run.trainer->progress().totals.samples == 0);

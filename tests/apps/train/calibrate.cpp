@@ -18,9 +18,9 @@ Configuration configured(const std::string& model, bool by_draws, const std::str
       "a.yaml"));
 }
 
-std::map<std::string, std::vector<double>> state_of(const Training& training) {
+std::map<std::string, std::vector<double>> state_of(const Setup& setup) {
   std::map<std::string, std::vector<double>> state;
-  for (const auto& [name, values] : training.policy().state()) state[name] = values.to_vector();
+  for (const auto& [name, values] : setup.policy().state()) state[name] = values.to_vector();
   return state;
 }
 
@@ -39,9 +39,9 @@ TEST_CASE("calibrate: one pass over part of the batch agrees with GACT's passes 
       for (const bool by_draws : {false, true}) {
         const Configuration with =
             configured(model, by_draws, fmt::format("optimizer: {{name: {}, lr: 0.01}}\n", optimizer), batch_size);
-        Training training(with, Device::cpu);
-        training.step(made_up_batch(with, training), 0, 0.01);
-        for (const auto& [name, values] : state_of(training)) {
+        Setup setup(with, Device::cpu);
+        setup.trainer().step(made_up_batch(with, setup), 0, 0.01);
+        for (const auto& [name, values] : state_of(setup)) {
           if (!name.starts_with("tensor ")) continue;
           found[by_draws ? 1 : 0][name] = values[sensitivity];
           all[by_draws ? 1 : 0] += values[sensitivity];
@@ -78,13 +78,13 @@ TEST_CASE("calibrate: a step with calibration takes no more memory than others, 
     Configuration with = configured(model, false, "");
     with.train.batch_size = batch;
     with.memory.options["bits"] = 2.5;
-    Training training(with, Device::meta);
+    Setup setup(with, Device::meta);
     Ledger& account = ledger(Device::meta);
     std::int64_t peaks[2];
     for (std::int64_t step = 0; step < 2; ++step) {
-      std::vector<Batch> images = made_up_batch(with, training);
+      std::vector<Batch> images = made_up_batch(with, setup);
       account.reset_peak();
-      training.step(std::move(images), step, 0.01);
+      setup.trainer().step(std::move(images), step, 0.01);
       peaks[step] = account.peak();
     }
     CHECK(peaks[0] <= peaks[1]);
@@ -97,21 +97,21 @@ TEST_CASE("calibrate: the share of the gradient that is noise of quantization is
     Configuration with = configured("{name: resnet20, num_classes: 10, zero_init_last: false}", true,
                                     "optimizer: {name: sgd, lr: 0.01}\n");
     with.memory.options["bits"] = bits;
-    Training training(with, Device::cpu);
-    const Batch batch = made_up_batch(with, training).front();
-    training.model().set_training(true);
-    Adaptive& adaptive = *adaptive_of(training.policy());
+    Setup setup(with, Device::cpu);
+    const Batch batch = made_up_batch(with, setup).front();
+    setup.model().set_training(true);
+    Adaptive& adaptive = *adaptive_of(setup.policy());
     CHECK(adaptive.variance_share() == 0);
     const auto gradients = [&](MemoryPolicy& policy, std::uint32_t step) {
       const RandomStateScope random({.seed = 1, .step = step});
       Tape tape(policy);
       const Variable loss = [&] {
         const Recording recording(tape);
-        return training.task_step().loss(batch);
+        return setup.trainer().loss(batch);
       }();
       tape.backward(loss);
       std::vector<double> all;
-      for (Parameter* parameter : training.model().parameters()) {
+      for (Parameter* parameter : setup.model().parameters()) {
         const std::vector<double> own = parameter->grad().to_vector();
         all.insert(all.end(), own.begin(), own.end());
         parameter->set_grad({});
@@ -122,12 +122,12 @@ TEST_CASE("calibrate: the share of the gradient that is noise of quantization is
     const std::vector<double> exact = gradients(*lossless, 0);
     {
       const RandomStateScope random({.seed = 1, .step = 0});
-      CHECK(training.task_step().calibrate(batch, training.policy()));
+      CHECK(setup.trainer().calibrate(batch, setup.policy()));
     }
     double square = 0, error = 0;
     constexpr std::uint32_t draws = 4;
     for (std::uint32_t draw = 1; draw <= draws; ++draw) {
-      const std::vector<double> noisy = gradients(training.policy(), draw);
+      const std::vector<double> noisy = gradients(setup.policy(), draw);
       for (std::size_t i = 0; i < exact.size(); ++i) error += (noisy[i] - exact[i]) * (noisy[i] - exact[i]) / draws;
     }
     for (const double value : exact) square += value * value;
@@ -150,8 +150,8 @@ TEST_CASE("calibrate: works with frozen parameters") {
                     "memory: {}\ntrain: {{batch_size: 8}}\nfreeze: {{freeze: [\"blocks.0.*\", \"*bias\"]}}\n",
                     memory),
         "a.yaml"));
-    Training training(with, Device::cpu);
-    const StepOutcome outcome = training.step(made_up_batch(with, training), 0, 0.01);
+    Setup setup(with, Device::cpu);
+    const StepResult outcome = setup.trainer().step(made_up_batch(with, setup), 0, 0.01);
     CHECK(outcome.finite());
     CHECK(outcome.gradient_norm > 0);
   }
@@ -160,31 +160,31 @@ TEST_CASE("calibrate: works with frozen parameters") {
 TEST_CASE("calibrate: changes nothing but the bits") {
   for (const bool by_draws : {false, true}) {
     const Configuration with = configured("{name: resnet20, num_classes: 10}", by_draws);
-    Training training(with, Device::cpu);
-    const std::vector<Batch> batch = made_up_batch(with, training);
+    Setup setup(with, Device::cpu);
+    const std::vector<Batch> batch = made_up_batch(with, setup);
     const auto buffers = [&] {
       std::vector<std::vector<double>> values;
-      for (const Buffer* buffer : training.model().buffers()) values.push_back(buffer->tensor().to_vector());
+      for (const Buffer* buffer : setup.model().buffers()) values.push_back(buffer->tensor().to_vector());
       return values;
     };
     const auto before = buffers();
-    training.model().set_training(true);
+    setup.model().set_training(true);
     const RandomStateScope random({.seed = 1, .step = 0});
-    CHECK(training.task_step().calibrate(batch.front(), training.policy()));
+    CHECK(setup.trainer().calibrate(batch.front(), setup.policy()));
     CHECK(buffers() == before);
-    for (const Parameter* parameter : training.model().parameters()) CHECK(!parameter->grad().defined());
+    for (const Parameter* parameter : setup.model().parameters()) CHECK(!parameter->grad().defined());
     CHECK(at(ledger(Device::cpu).live(), Purpose::saved) == 0);
     // The bits differ by what they are worth, within the average.
     int fewest = 8, most = 1;
-    for (const auto& [name, values] : state_of(training)) {
+    for (const auto& [name, values] : state_of(setup)) {
       if (!name.starts_with("tensor ")) continue;
       fewest = std::min(fewest, static_cast<int>(values[bits]));
       most = std::max(most, static_cast<int>(values[bits]));
     }
     CHECK(fewest < most);
     // Asked once: the next pass is an ordinary one.
-    training.step(batch, 0, 0.01);
-    CHECK_FALSE(adaptive_of(training.policy())->calibration_due());
+    setup.trainer().step(batch, 0, 0.01);
+    CHECK_FALSE(adaptive_of(setup.policy())->calibration_due());
   }
 }
 

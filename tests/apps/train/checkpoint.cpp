@@ -1,7 +1,7 @@
 #include "models/checkpoint.h"
 
 #include "apps/train/run_folder.h"
-#include "apps/train/training.h"
+#include "apps/train/setup.h"
 #include "core/error.h"
 #include "tests/temporary_folder.h"
 
@@ -98,15 +98,15 @@ TEST_CASE("checkpoint: a policy's state that the policy cannot have written is r
     }
   };
   const test::TemporaryFolder folder;
-  Training training(parse_configuration("model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 1, "
-                                        "num_heads: 2, num_classes: 10}\n",
-                                        "c.yaml"),
-                    Device::cpu);
+  Setup setup(parse_configuration("model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 1, "
+                                  "num_heads: 2, num_classes: 10}\n",
+                                  "c.yaml"),
+              Device::cpu);
   Damaged damaged;
-  write_checkpoint(folder / "checkpoint", {training.model(), training.optimizer(), damaged, nullptr}, {});
+  write_checkpoint(folder / "checkpoint", {setup.model(), setup.optimizer(), damaged, nullptr}, {});
   const std::unique_ptr<MemoryPolicy> mesa = make_policy("mesa");
   try {
-    load_checkpoint(folder / "checkpoint", {training.model(), training.optimizer(), *mesa, nullptr});
+    load_checkpoint(folder / "checkpoint", {setup.model(), setup.optimizer(), *mesa, nullptr});
     FAIL("taken");
   } catch (const Error& error) {
     CHECK(error.fault() == Fault::input);

@@ -31,19 +31,19 @@ struct Outcome {
 
 Outcome train(std::string_view text, std::vector<std::string> overrides) {
   const Configuration configuration = resolve(parse_configuration(std::string(text), "test", overrides));
-  Training training(configuration, Device::cpu);
+  Setup setup(configuration, Device::cpu);
   ledger(Device::cpu).reset_peak();
   Outcome outcome;
   for (int step = 0; step < 3; ++step) {
-    const StepOutcome done = training.step(made_up_batch(configuration, training), step, 1e-2);
+    const StepResult done = setup.trainer().step(made_up_batch(configuration, setup), step, 1e-2);
     outcome.losses.push_back(done.loss);
     outcome.norms.push_back(done.gradient_norm);
-    for (const Parameter* parameter : training.model().parameters()) {
+    for (const Parameter* parameter : setup.model().parameters()) {
       CHECK((!parameter->trainable() || !parameter->grad().defined()));
       outcome.values.push_back(parameter->tensor().to_vector());
     }
-    for (const Buffer* buffer : training.model().buffers()) outcome.values.push_back(buffer->tensor().to_vector());
-    for (const auto& [name, tensor] : training.optimizer().state()) outcome.values.push_back(tensor.to_vector());
+    for (const Buffer* buffer : setup.model().buffers()) outcome.values.push_back(buffer->tensor().to_vector());
+    for (const auto& [name, tensor] : setup.optimizer().state()) outcome.values.push_back(tensor.to_vector());
   }
   outcome.gradients = at(ledger(Device::cpu).highest(), Purpose::gradients);
   return outcome;
@@ -93,23 +93,23 @@ TEST_CASE("in backward: a gradient that is not finite ends the step with its par
   for (const bool in_backward : {false, true}) {
     Configuration changed = configuration;
     changed.optimizer.in_backward = in_backward;
-    Training training(changed, Device::cpu);
-    const std::vector<Batch> batch = made_up_batch(changed, training);
+    Setup setup(changed, Device::cpu);
+    const std::vector<Batch> batch = made_up_batch(changed, setup);
     // The stream before the first norm is zero, so that the huge scale behind it is not seen in forward; backward
     // multiplies by it.
     std::vector<double> head;
-    for (Parameter* parameter : training.model().parameters()) {
+    for (Parameter* parameter : setup.model().parameters()) {
       const std::string& path = parameter->path();
       if (path == "cls_token" || path == "pos_embed" || path.starts_with("patch_embed")) parameter->tensor().fill(0);
       if (path == "blocks.0.norm1.weight") parameter->tensor().fill(1e38);
       if (path == "head.weight") head = parameter->tensor().to_vector();
     }
-    const StepOutcome outcome = training.step(batch, 0, 1e-2);
+    const StepResult outcome = setup.trainer().step(batch, 0, 1e-2);
     REQUIRE(std::isfinite(outcome.loss));
     CHECK(!outcome.finite());
     CHECK(!outcome.nonfinite.empty());
     CHECK(outcome.updated == in_backward);
-    for (const Parameter* parameter : training.model().parameters()) {
+    for (const Parameter* parameter : setup.model().parameters()) {
       CHECK(!parameter->grad().defined());
       if (parameter->path() == "head.weight") CHECK((parameter->tensor().to_vector() != head) == in_backward);
     }

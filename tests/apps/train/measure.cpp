@@ -76,10 +76,10 @@ TEST_CASE("measure: the median of an even number of steps is the mean of the two
       resolve(parse_configuration("model: {name: vit_cifar, num_classes: 10, depth: 1, embed_dim: 12, num_heads: 3}\n"
                                   "train: {batch_size: 4}\n",
                                   "a.yaml"));
-  const Training training(with, Device::cpu);
+  const Setup setup(with, Device::cpu);
   const auto times_of = [&](const std::vector<double>& steps, const std::vector<double>& measurements) {
-    Measurement measured = describe(with, training);
-    read_times(steps, measurements, training.policy(), 1, measured);
+    Measurement measured = describe(with, setup);
+    read_times(steps, measurements, setup.policy(), 1, measured);
     return to_json(measured);
   };
   const nlohmann::ordered_json even = times_of({4, 1, 16, 2}, {5, 1});
@@ -126,8 +126,8 @@ TEST_CASE("recompute: a frozen sequence that nothing trained stands before saves
       parse_configuration("model: {name: vit_cifar, num_classes: 10, depth: 3, embed_dim: 48, num_heads: 3}\n"
                           "memory: {recompute: [blocks]}\ntrain: {batch_size: 8}\nfreeze: {train: [\"head*\"]}\n",
                           "a.yaml"));
-  Training training(with, Device::cpu);
-  const StepOutcome outcome = training.step(made_up_batch(with, training), 0, 0.01);
+  Setup setup(with, Device::cpu);
+  const StepResult outcome = setup.trainer().step(made_up_batch(with, setup), 0, 0.01);
   CHECK(outcome.gradient_norm > 0);
   CHECK(outcome.saved_bytes < 8 * 48 * 4 * 4);  // the classifier's input, and little else
 }

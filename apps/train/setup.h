@@ -1,4 +1,4 @@
-// The parts of a training run made from a configuration: model, task, frozen set, optimizer, policy.
+// What a run trains, built from a configuration: model, task, frozen parameters, optimizer, policy.
 #pragma once
 
 #include "apps/config/configuration.h"
@@ -21,14 +21,6 @@ struct ModelFolder;
 }
 
 namespace lacuna::apps {
-
-/// Bytes by the module whose op made the tensors, or by that op where there is no module; in the order of forward.
-using BytesByPath = std::vector<std::pair<Label, std::int64_t>>;
-
-/// Results of a training step.
-struct StepOutcome : TrainResult {
-  BytesByPath saved_by_path;  // parts of saved_bytes
-};
 
 struct MadeModel {
   std::unique_ptr<Model> model{};
@@ -63,10 +55,10 @@ void count_class_weights(const Dataset& samples, Configuration& configuration);
 /// For `train.ema_warmup`.
 AverageWarmup average_warmup(std::string_view name);
 
-class Training {
+class Setup {
  public:
   /// Builds everything on `device` and sets the number of threads. `ranks` train it together.
-  Training(const Configuration& configuration, Device device, Communicator& ranks = single_process());
+  Setup(const Configuration& configuration, Device device, Communicator& ranks = single_process());
 
   /// What the steps train: the model, or heads on its features.
   Model& model() { return *model_; }
@@ -102,12 +94,11 @@ class Training {
   /// What its steps change.
   TrainedState state() { return state(*policy_); }
 
-  /// As TaskStep::run. `observer` may be null.
-  StepOutcome step(std::vector<Batch> batch, std::int64_t number, double lr, Observer* observer = nullptr);
-  /// Its loss and calibration.
-  TaskStep& task_step() { return *step_; }
-  /// Steps under another policy.
-  TaskStep task_step(MemoryPolicy& policy) { return TaskStep(state(policy), *task_, step_options_); }
+  /// How its steps are taken.
+  const StepOptions& step_options() const { return step_options_; }
+  /// Takes its steps, under its policy or another one.
+  Trainer trainer() { return trainer(*policy_); }
+  Trainer trainer(MemoryPolicy& policy) { return {state(policy), *task_, step_options_}; }
 
  private:
   TrainedState state(MemoryPolicy& policy) {
@@ -129,9 +120,7 @@ class Training {
   std::vector<FreezeMatch> freeze_matches_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;
-  TaskStepOptions step_options_;
-  std::unique_ptr<TaskStep> step_;
-  BytesByPath saved_by_path_;  // by the last step that was no replay
+  StepOptions step_options_;
 };
 
 /// The policy with its rules and regions; of `auto` the one that replays the plan. Its tensors are on `device`.

@@ -7,7 +7,7 @@
 #include "apps/train/run_figures.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/run_record.h"
-#include "apps/train/training.h"
+#include "apps/train/setup.h"
 #include "core/parallel.h"
 #include "models/trainer.h"
 
@@ -22,15 +22,15 @@
 
 namespace lacuna::apps {
 
-class TrainingRun {
+class Run {
  public:
   /// Opens the data and builds the model; throws if either is wrong. A run that will be resumed from `checkpoint` does
   /// not read model.from again. `stream` gets the progress; null for none. Of several `ranks` all call the same
   /// members, and rank 0 alone writes into the folder.
-  TrainingRun(const Configuration& resolved, const std::optional<std::filesystem::path>& checkpoint, std::FILE* stream,
-              Communicator& ranks = single_process());
-  TrainingRun(const TrainingRun&) = delete;
-  TrainingRun& operator=(const TrainingRun&) = delete;
+  Run(const Configuration& resolved, const std::optional<std::filesystem::path>& checkpoint, std::FILE* stream,
+      Communicator& ranks = single_process());
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   /// Resumes from `checkpoint`, one of the folder's. A damaged one is refused, and the last whole one before it
   /// offered.
@@ -47,7 +47,6 @@ class TrainingRun {
   /// What steps and evaluations read: the samples, or their features.
   Batches batches(Split split) const;
   void compute_features();
-  StepOutcome step(std::vector<Batch> batch, std::int64_t number, double learning_rate);
   /// The run so far, with the keys of summary.json: measured once, so that all who read it see the same.
   nlohmann::ordered_json summarize() const;
   /// Figures that the process before wrote down; nothing if the run went back to an earlier step since.
@@ -60,7 +59,7 @@ class TrainingRun {
   void announce();
   /// Writes a line of metrics.jsonl.
   void note(const nlohmann::ordered_json& line);
-  void note_step(const TrainResult& result, double learning_rate, double seconds);
+  void note_step(const StepResult& result, double learning_rate, double seconds);
   /// Adds what a calibration found to the line of its step.
   void note_calibration(nlohmann::ordered_json& line);
   void note_epoch(const EpochResult& epoch);
@@ -73,7 +72,7 @@ class TrainingRun {
   /// Steps taken at the end of the run.
   std::int64_t steps_of_run() const;
   void save(bool is_best);
-  [[noreturn]] void report_nonfinite(const TrainResult& result);
+  [[noreturn]] void report_nonfinite(const StepResult& result);
 
   Communicator& ranks_;
   Configuration configuration_;
@@ -81,9 +80,9 @@ class TrainingRun {
   std::optional<RunFolder> folder_;
   ProgressDisplay display_;
   DatasetPtr training_samples_, validation_samples_;
-  Training training_;
+  Setup setup_;
   std::optional<FeatureCache> features_;  // where heads are trained on them
-  RunFigures figures_{configuration_, training_};
+  RunFigures figures_{configuration_, setup_};
   Trainer trainer_;
   std::map<std::string, std::string> texts_beside_weights_;     // in every checkpoint, by name
   std::int64_t started_anew_ = 0;                               // parameters without optimizer state in the checkpoint

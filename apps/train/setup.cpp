@@ -1,4 +1,4 @@
-#include "apps/train/training.h"
+#include "apps/train/setup.h"
 
 #include "apps/config/model_folder.h"
 #include "apps/config/model_options.h"
@@ -253,20 +253,20 @@ std::optional<LossScaleSettings> loss_scale_of(const Configuration::Train& train
 
 }  // namespace
 
-Training::Training(const Configuration& configuration, Device device, Communicator& ranks)
+Setup::Setup(const Configuration& configuration, Device device, Communicator& ranks)
     : ranks_(ranks),
       threads_(static_cast<int>(configuration.train.threads)),
       tf32_(configuration.train.precision == "tf32"),
       policy_(make_memory_policy(configuration.memory, device)),
-      step_options_{.step = {.clipping = {.norm = configuration.train.clip_norm,
-                                          .parameter_norm = configuration.train.clip_parameter_norm,
-                                          .value = configuration.train.clip_value},
-                             .in_backward = configuration.optimizer.in_backward,
-                             .seed = static_cast<std::uint64_t>(configuration.train.seed),
-                             .exchange = {.sent = configuration.ranks.exchange == "bf16" ? std::optional(DType::bf16)
-                                                                                         : std::nullopt}},
-                    .input_gradients = configuration.image_gradient,
-                    .graph = configuration.train.graph && configuration.memory.budget.empty()} {
+      step_options_{
+          .clipping = {.norm = configuration.train.clip_norm,
+                       .parameter_norm = configuration.train.clip_parameter_norm,
+                       .value = configuration.train.clip_value},
+          .in_backward = configuration.optimizer.in_backward,
+          .seed = static_cast<std::uint64_t>(configuration.train.seed),
+          .exchange = {.sent = configuration.ranks.exchange == "bf16" ? std::optional(DType::bf16) : std::nullopt},
+          .input_gradients = configuration.image_gradient,
+          .graph = configuration.train.graph && configuration.memory.budget.empty()} {
   MadeModel made = make_model(configuration, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = std::move(made.weights);
@@ -292,11 +292,11 @@ Training::Training(const Configuration& configuration, Device device, Communicat
     freeze_matches_ = freeze(*model_, configuration.freeze, model_->heads());
   const Configuration::Ranks& shared = configuration.ranks;
   const bool shards = shared.shard != "none";
-  step_options_.step.shard_gradients = shared.shard == "gradients";
-  step_options_.step.exchange.in_8_bits = shared.exchange == "int8";
+  step_options_.shard_gradients = shared.shard == "gradients";
+  step_options_.exchange.in_8_bits = shared.exchange == "int8";
   optimizer_ = make_optimizer(optimizer.name, optimizer.options, *model_,
                               {.precision = state_precision(optimizer.state),
-                               .seed = step_options_.step.seed,
+                               .seed = step_options_.seed,
                                .groups = {.rules = rules, .layer_decay = optimizer.layer_decay},
                                .rank = shards ? configuration.ranks.rank : 0,
                                .ranks = shards ? configuration.ranks.count : 1,
@@ -311,81 +311,37 @@ Training::Training(const Configuration& configuration, Device device, Communicat
     average_ = shards ? std::make_unique<WeightAverage>(*model_, *optimizer_, ranks_, decay, warmup)
                       : std::make_unique<WeightAverage>(*model_, decay, warmup);
   }
-  step_ = std::make_unique<TaskStep>(task_step(*policy_));
   if (heads_ != nullptr && device == Device::meta && device_of(configuration).kind != DeviceKind::cuda)
     for (const Split split : {Split::train, Split::validation})
       planned_features_.push_back(
           allocate_features(describe_dataset(configuration.data.name, dataset_options(configuration, split)).size));
 }
 
-NamedTensors Training::allocate_features(std::int64_t samples) const {
+NamedTensors Setup::allocate_features(std::int64_t samples) const {
   SampleFields fields = model_->inputs();
   for (const SampleField& target : task_->targets()) fields.push_back(target);
   const Device device = model_->context().device;  // what the loader reads lies on the host
   return allocate_samples(fields, samples, device.kind == DeviceKind::cuda ? Device::cpu : device, "features");
 }
 
-std::int64_t Training::planned_features() const {
+std::int64_t Setup::planned_features() const {
   std::int64_t bytes = 0;
   for (const NamedTensors& split : planned_features_)
     for (const auto& [name, tensor] : split) bytes += tensor.bytes();
   return bytes;
 }
 
-void Training::set_policy(std::unique_ptr<RuledPolicy> policy) {
-  policy_ = std::move(policy);
-  step_ = std::make_unique<TaskStep>(task_step(*policy_));
-}
+void Setup::set_policy(std::unique_ptr<RuledPolicy> policy) { policy_ = std::move(policy); }
 
-std::int64_t Training::trainable_count() const {
+std::int64_t Setup::trainable_count() const {
   std::int64_t count = 0;
   for (const Parameter* parameter : model_->parameters())
     if (parameter->trainable()) count += parameter->tensor().count();
   return count;
 }
 
-std::int64_t Training::parameter_count() const {
+std::int64_t Setup::parameter_count() const {
   return model_->parameter_count() + (classifier_ ? classifier_->parameter_count() : 0);
-}
-
-namespace {
-
-BytesByPath saved_now(Tape& tape, Device device) {
-  const auto place_of = [](Label op, Label path) {
-    return !path.text().empty() ? path : !op.text().empty() ? op : Label("input");
-  };
-  std::map<Label, std::int64_t> held;
-  for (const Held& each : ledger(device).holders())
-    if (each.owner.purpose == Purpose::saved) held[place_of(each.owner.op, each.owner.path)] += each.bytes;
-  BytesByPath in_order;
-  for (const Tape::SavedTensorReport& slot : tape.report())
-    if (const auto found = held.extract(place_of(slot.info.op, slot.info.path)))
-      in_order.emplace_back(found.key(), found.mapped());
-  in_order.insert(in_order.end(), held.begin(), held.end());  // what has no slot of its own
-  return in_order;
-}
-
-}  // namespace
-
-StepOutcome Training::step(std::vector<Batch> batch, std::int64_t number, double lr, Observer* observer) {
-  StepOutcome outcome;
-  std::int64_t most_saved = 0;
-  const auto note_saved = [&](Tape& tape) {
-    BytesByPath saved = saved_now(tape, model_->context().device);
-    std::int64_t bytes = 0;
-    for (const auto& entry : saved) bytes += entry.second;
-    if (bytes <= most_saved) return;
-    most_saved = bytes;
-    outcome.saved_by_path = std::move(saved);
-  };
-  static_cast<TrainResult&>(outcome) =
-      step_->run(std::move(batch), number, lr, {.after_forward = note_saved, .observer = observer});
-  if (most_saved > 0)
-    saved_by_path_ = outcome.saved_by_path;
-  else
-    outcome.saved_by_path = saved_by_path_;  // a replay saves what its capture did
-  refuse_unmatched(*policy_);                // nested regions are seen in backward
-  return outcome;
 }
 
 }  // namespace lacuna::apps

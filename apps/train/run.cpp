@@ -1,4 +1,4 @@
-#include "apps/train/training_run.h"
+#include "apps/train/run.h"
 #include "autograd/policies/adaptive.h"
 
 #include "apps/config/model_folder.h"
@@ -36,8 +36,8 @@ constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or t
 double without_sign_of_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
 
 /// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
-Training make_training(const Dataset& samples, Configuration& whole, const std::optional<fs::path>& checkpoint,
-                       Communicator& ranks) {
+Setup make_training(const Dataset& samples, Configuration& whole, const std::optional<fs::path>& checkpoint,
+                    Communicator& ranks) {
   count_class_weights(samples, whole);
   Configuration configuration = whole;
   if (checkpoint && !configuration.adapter.used()) configuration.model.from.clear();
@@ -46,7 +46,7 @@ Training make_training(const Dataset& samples, Configuration& whole, const std::
     configuration.model.from = checkpoint->string();
   const Device device = existing_device(configuration);
   require_fit(configuration, device, true);
-  return Training(configuration, device, ranks);
+  return Setup(configuration, device, ranks);
 }
 
 [[noreturn]] void reject_damaged(const DamagedSample& damaged, const std::string& remedy) {
@@ -75,7 +75,7 @@ std::string task_rates(const Configuration& c) {
   return fmt::format("{}", fmt::join(rates, ", "));
 }
 
-TrainerOptions options_of(const Configuration& c, const Dataset& training_samples, const Model& model) {
+TrainerOptions options_of(const Configuration& c, const Dataset& training_samples, const Setup& setup) {
   const std::int64_t steps_per_epoch = training_samples.size() / c.train.batch_size;
   TrainerOptions options{
       .epochs = c.train.epochs,
@@ -86,6 +86,7 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_sample
       .learning_rate = make_schedule(
           c.schedule.name, c.schedule.options,
           {.lr = c.optimizer.lr, .total_steps = c.train.epochs * steps_per_epoch, .steps_per_epoch = steps_per_epoch}),
+      .step = setup.step_options(),
       .best_by = c.train.best_by,
       .patience = c.train.patience,
       .identity = {{"train.seed", std::to_string(c.train.seed)},
@@ -96,38 +97,36 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_sample
   const DatasetInfo& info = training_samples.info();  // classes that folders are named after may change
   if (std::ranges::find(info.fields, "encoded", &SampleField::name) != info.fields.end())
     options.identity["classes"] = fmt::format("{}", fmt::join(info.classes, ", "));
-  if (model.adaptation()) options.identity["weights of model.from"] = model.adaptation()->base_hash;
+  if (const auto& adaptation = setup.model().adaptation())
+    options.identity["weights of model.from"] = adaptation->base_hash;
   if (trains_on_features(c)) options.identity["task.rates"] = task_rates(c);
   return options;
 }
 
 }  // namespace
 
-TrainingRun::TrainingRun(const Configuration& resolved, const std::optional<fs::path>& checkpoint, std::FILE* stream,
-                         Communicator& ranks)
+Run::Run(const Configuration& resolved, const std::optional<fs::path>& checkpoint, std::FILE* stream,
+         Communicator& ranks)
     : ranks_(ranks),
       configuration_(resolved),
       threads_(static_cast<int>(resolved.train.threads)),
       display_(stream),
       training_samples_(open_dataset(resolved.data.name, dataset_options(resolved, Split::train))),
       validation_samples_(open_dataset(resolved.data.name, dataset_options(resolved, Split::validation))),
-      training_(make_training(*training_samples_, configuration_, checkpoint, ranks)),
-      features_(training_.heads() == nullptr
+      setup_(make_training(*training_samples_, configuration_, checkpoint, ranks)),
+      features_(setup_.heads() == nullptr
                     ? std::nullopt
-                    : std::optional<FeatureCache>(std::in_place, training_, training_samples_, validation_samples_)),
-      trainer_(training_.state(), training_.task(), batches(Split::train), batches(Split::validation),
-               options_of(resolved, *training_samples_, training_.model()),
-               [this](std::vector<Batch> batch, std::int64_t number, double learning_rate) -> TrainResult {
-                 return step(std::move(batch), number, learning_rate);
-               }),
-      texts_beside_weights_(files_beside_weights(training_.classifier(), describe_folder(resolved))) {}
+                    : std::optional<FeatureCache>(std::in_place, setup_, training_samples_, validation_samples_)),
+      trainer_(setup_.state(), setup_.task(), batches(Split::train), batches(Split::validation),
+               options_of(resolved, *training_samples_, setup_)),
+      texts_beside_weights_(files_beside_weights(setup_.classifier(), describe_folder(resolved))) {}
 
-Batches TrainingRun::batches(Split split) const {
+Batches Run::batches(Split split) const {
   if (features_) return batches_of_ready(configuration_, features_->dataset(split), split);
   return batches_of(configuration_, split == Split::train ? training_samples_ : validation_samples_, split);
 }
 
-void TrainingRun::compute_features() {
+void Run::compute_features() {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   Clock::time_point said = start;
@@ -146,25 +145,18 @@ void TrainingRun::compute_features() {
     }
     return InterruptGuard::signal() == 0;
   };
-  if (features_->compute(configuration_, training_.classifier(), go_on))
+  if (features_->compute(configuration_, setup_.classifier(), go_on))
     display_.print(fmt::format("features computed in {}", clock_time(seconds_since(start))));
 }
 
-StepOutcome TrainingRun::step(std::vector<Batch> batch, std::int64_t number, double learning_rate) {
-  figures_.step_begins();
-  StepOutcome outcome = training_.step(std::move(batch), number, learning_rate);
-  figures_.step_ended(outcome);
-  return outcome;
-}
-
-nlohmann::ordered_json TrainingRun::predicted_timeline() const {
+nlohmann::ordered_json Run::predicted_timeline() const {
   Configuration configuration = configuration_;
   if (!configuration.adapter.used()) configuration.model.from.clear();  // a resumed run's may be gone
   return record_timeline(configuration, Device::meta, machine_costs());
 }
 
-bool TrainingRun::measures_as_recorded() const {
-  if (adaptive_of(training_.policy()) == nullptr) return false;
+bool Run::measures_as_recorded() const {
+  if (adaptive_of(setup_.policy()) == nullptr) return false;
   try {
     const Configuration recorded = read_configuration(folder_->configuration(), {});
     const Configuration::Train &now = configuration_.train, &then = recorded.train;
@@ -176,7 +168,7 @@ bool TrainingRun::measures_as_recorded() const {
   }
 }
 
-std::int64_t TrainingRun::steps_of_run() const {
+std::int64_t Run::steps_of_run() const {
   const Configuration::Train& train = configuration_.train;
   const Progress& progress = trainer_.progress();
   const std::int64_t in_epoch = progress.totals.samples / train.batch_size;
@@ -185,7 +177,7 @@ std::int64_t TrainingRun::steps_of_run() const {
   return train.steps > 0 ? std::min(train.steps, all) : all;
 }
 
-void TrainingRun::resume(const RunFolder& folder, const fs::path& checkpoint) {
+void Run::resume(const RunFolder& folder, const fs::path& checkpoint) {
   try {
     started_anew_ = trainer_.resume(checkpoint);
   } catch (const Error& error) {
@@ -201,7 +193,7 @@ void TrainingRun::resume(const RunFolder& folder, const fs::path& checkpoint) {
   saved_ = {progress.step, progress.evaluated};
 }
 
-std::optional<nlohmann::ordered_json> TrainingRun::finished(const RunFolder& folder) const {
+std::optional<nlohmann::ordered_json> Run::finished(const RunFolder& folder) const {
   using nlohmann::ordered_json;
   const std::int64_t step = trainer_.progress().step;
   if (step == 0 || trainer_.epoch_over() || !trainer_.at_end()) return std::nullopt;
@@ -219,12 +211,12 @@ std::optional<nlohmann::ordered_json> TrainingRun::finished(const RunFolder& fol
   return summary;
 }
 
-int TrainingRun::run_beside() {
+int Run::run_beside() {
   if (largest_of_ranks(ranks_, 0) > 0) return 0;  // it was finished before
   return train() ? 0 : static_cast<int>(largest_of_ranks(ranks_, InterruptGuard::signal()));
 }
 
-int TrainingRun::run(const RunFolder& folder) {
+int Run::run(const RunFolder& folder) {
   auto before = finished(folder);
   if (largest_of_ranks(ranks_, before ? 1 : 0) > 0) {
     summary_ = std::move(*before);
@@ -261,14 +253,16 @@ int TrainingRun::run(const RunFolder& folder) {
   }
 }
 
-bool TrainingRun::train() {
+bool Run::train() {
   ledger(device_of(configuration_)).reset_peak();
   if (features_) compute_features();
-  const TrainerEvents events{.stop = [] { return InterruptGuard::signal() != 0; },
-                             .nonfinite = [this](const TrainResult& result) { report_nonfinite(result); },
-                             .after_step = [this](const TrainResult& result, double rate,
-                                                  double seconds) { note_step(result, rate, seconds); },
-                             .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }};
+  const TrainerEvents events{
+      .before_step = [this] { figures_.step_begins(); },
+      .hooks = figures_.step_hooks(),
+      .stop = [] { return InterruptGuard::signal() != 0; },
+      .nonfinite = [this](const StepResult& result) { report_nonfinite(result); },
+      .after_step = [this](const StepResult& result, double rate, double seconds) { note_step(result, rate, seconds); },
+      .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }};
   bool reached_end = false;
   try {
     reached_end = trainer_.run(events);
@@ -282,7 +276,7 @@ bool TrainingRun::train() {
   return reached_end;
 }
 
-int TrainingRun::train_and_summarize() {
+int Run::train_and_summarize() {
   announce();
   const bool reached_end = train();
   const int signal = reached_end ? 0 : static_cast<int>(largest_of_ranks(ranks_, InterruptGuard::signal()));
@@ -309,7 +303,7 @@ int TrainingRun::train_and_summarize() {
   return 0;
 }
 
-std::string TrainingRun::closing_line() const {
+std::string Run::closing_line() const {
   const BestBy& by = trainer_.best_by();
   const std::optional<Evaluation>& best = trainer_.progress().best;
   std::error_code ignored;
@@ -325,11 +319,11 @@ std::string TrainingRun::closing_line() const {
                             format_bytes(summary_["memory"]["peak"].get<std::int64_t>()), run.string());
 }
 
-void TrainingRun::announce() {
+void Run::announce() {
   const Configuration::Train& train = configuration_.train;
   display_.print(fmt::format("model {}: {} parameters, {} of them trained; {} on {}, {} threads; memory policy {}",
-                             configuration_.model.name, training_.parameter_count(), training_.trainable_count(),
-                             train.precision, train.device, train.threads, training_.policy().name()));
+                             configuration_.model.name, setup_.parameter_count(), setup_.trainable_count(),
+                             train.precision, train.device, train.threads, setup_.policy().name()));
   if (configuration_.memory.plan) display_.print(configuration_.memory.plan->text);
   display_.print(
       fmt::format("data {}: {} training samples, {} to evaluate on; an epoch has {} steps of {} samples; run folder {}",
@@ -346,24 +340,25 @@ void TrainingRun::announce() {
         "train.epochs={} reaches step {}\n",
         train.steps, steps, train.epochs, train.epochs + (train.steps - steps + of_epoch - 1) / of_epoch, train.steps));
   const bool resumed = trainer_.progress().step > 0;
-  for (const std::string& line : announce_weights(configuration_, training_, resumed, started_anew_))
-    display_.print(line);
+  for (const std::string& line : announce_weights(configuration_, setup_, resumed, started_anew_)) display_.print(line);
   if (resumed) display_.print(fmt::format("continuing after step {}", trainer_.progress().step));
 }
 
-void TrainingRun::note(const nlohmann::ordered_json& line) {
+void Run::note(const nlohmann::ordered_json& line) {
   if (!is_writer()) return;
   metrics_->write(line);
   if (events_) events_->write(line);
 }
 
-void TrainingRun::note_step(const TrainResult& result, double learning_rate, double seconds) {
+void Run::note_step(const StepResult& result, double learning_rate, double seconds) {
+  figures_.step_ended(result);
   figures_.add_time(seconds, result.calibration_seconds);
+  if (figures_.steps() == 1) refuse_unmatched(setup_.policy());
   const Progress& progress = trainer_.progress();
   const std::int64_t epoch = progress.epochs_evaluated + 1;
   const std::int64_t held = figures_.held();
   nlohmann::ordered_json line{{"step", progress.step}, {"epoch", epoch}, {"loss", result.loss}};
-  add_metrics(line, "", result.totals.values(training_.task()));
+  add_metrics(line, "", result.totals.values(setup_.task()));
   line["lr"] = learning_rate;
   if (!result.overflowed) line["gradient_norm"] = result.gradient_norm;
   if (configuration_.train.precision == "f16") line["loss_scale"] = result.loss_scale;
@@ -383,7 +378,7 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
                       first.file, first.why, first.instead));
   }
   note(line);
-  const Metric& metric = training_.task().best_metric();
+  const Metric& metric = setup_.task().best_metric();
   const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   display_.update({.epoch = epoch,
                    .epochs = configuration_.train.epochs,
@@ -402,10 +397,10 @@ void TrainingRun::note_step(const TrainResult& result, double learning_rate, dou
   if (every > 0 && progress.step % every == 0 && !trainer_.epoch_over() && !trainer_.at_end()) save(false);
 }
 
-void TrainingRun::note_calibration(nlohmann::ordered_json& line) {
-  const double share = adaptive_of(training_.policy())->variance_share();
+void Run::note_calibration(nlohmann::ordered_json& line) {
+  const double share = adaptive_of(setup_.policy())->variance_share();
   line["quantization_variance"] = share;
-  line["tensors"] = training_.policy().figures();
+  line["tensors"] = setup_.policy().figures();
   constexpr double dominates = 0.5;
   if (share > dominates && !std::exchange(said_noisy_, true))
     print_error(fmt::format(
@@ -414,8 +409,8 @@ void TrainingRun::note_calibration(nlohmann::ordered_json& line) {
         trainer_.progress().step, share));
 }
 
-void TrainingRun::note_epoch(const EpochResult& epoch) {
-  const Task& task = training_.task();
+void Run::note_epoch(const EpochResult& epoch) {
+  const Task& task = setup_.task();
   const Progress& progress = trainer_.progress();
   const Metric& metric = task.best_metric();
   nlohmann::ordered_json line{{"step", progress.step}, {"epoch", epoch.epoch}};
@@ -430,10 +425,10 @@ void TrainingRun::note_epoch(const EpochResult& epoch) {
     averaged = fmt::format(" (average of the weights; without it {:.4f}, {})", without->loss,
                            metric_text(metric.name, without->metrics.at(metric.name)));
   }
-  if (const ProbeHeads* const heads = training_.heads())
+  if (const ProbeHeads* const heads = setup_.heads())
     averaged = fmt::format(" (head of rate {})", heads->rates()[heads->best(epoch.validation)]);
   line["seconds"] = epoch.seconds;
-  if (TensorFigures figures = training_.policy().figures(); !figures.empty()) line["tensors"] = std::move(figures);
+  if (TensorFigures figures = setup_.policy().figures(); !figures.empty()) line["tensors"] = std::move(figures);
   if (!epoch.validation.left_out.empty()) line["val_left_out"] = to_json(epoch.validation.left_out);
   note(line);
   display_.print(fmt::format("epoch {}/{}{}: train loss {:.4f}, {}; validation loss {:.4f}, {}{}", epoch.epoch,
@@ -446,18 +441,18 @@ void TrainingRun::note_epoch(const EpochResult& epoch) {
   if (trainer_.at_end() || epoch.is_best || is_due) save(epoch.is_best);
 }
 
-void TrainingRun::save(bool is_best) {
+void Run::save(bool is_best) {
   const Progress& progress = trainer_.progress();
   const std::pair here{progress.step, progress.evaluated};
   if (saved_ == here) return;
-  for (const Parameter* parameter : training_.model().parameters())
+  for (const Parameter* parameter : setup_.model().parameters())
     if (!is_finite(parameter->tensor()))
       fail("after step {} {} holds values that are not finite; nothing was saved. {}", trainer_.progress().step,
            parameter->path(), advice);
   bool only_progress = saved_ && saved_->first == trainer_.progress().step;
   saved_ = here;
   if (!is_writer()) {
-    if (!only_progress) write_checkpoint({}, training_.state(), progress);
+    if (!only_progress) write_checkpoint({}, setup_.state(), progress);
     return;
   }
   metrics_->sync();
@@ -466,22 +461,22 @@ void TrainingRun::save(bool is_best) {
     write_file_atomically(
         folder_->measured(),
         nlohmann::ordered_json{{"steps", trainer_.progress().step}, {"figures", figures_.to_json({})}}.dump(2) + "\n");
-  if (const ProbeHeads* const heads = training_.heads()) {
-    heads->copy_head(heads->best(progress.last), training_.classifier());
+  if (const ProbeHeads* const heads = setup_.heads()) {
+    heads->copy_head(heads->best(progress.last), setup_.classifier());
     only_progress = false;  // an evaluation may have found another head the best
   }
-  TrainedState state = training_.state();
+  TrainedState state = setup_.state();
   state.texts = texts_beside_weights_;
   folder_->save(state, progress, only_progress, is_best, configuration_.output.keep);
   record_->update(progress.step);
 }
 
-void TrainingRun::report_nonfinite(const TrainResult& outcome) {
+void Run::report_nonfinite(const StepResult& outcome) {
   const std::string what =
       std::isfinite(outcome.loss)
           ? fmt::format("the loss is {}, but the gradient of {} is not finite", outcome.loss, outcome.nonfinite)
           : fmt::format("the loss is {}", without_sign_of_nan(outcome.loss));
-  for (const Parameter* parameter : training_.model().parameters())
+  for (const Parameter* parameter : setup_.model().parameters())
     if (!is_finite(parameter->tensor()))
       fail("step {}: {}, because {} holds values that are not finite. {}", trainer_.progress().step + 1, what,
            parameter->path(), advice);
@@ -491,11 +486,11 @@ void TrainingRun::report_nonfinite(const TrainResult& outcome) {
         "saved. Without optimizer.in_backward the op is named where values first were not finite. {}",
         trainer_.progress().step + 1, what, advice);
   NonFiniteSearch search;
-  training_.step(trainer_.next_batch(), trainer_.progress().step, 0, &search);
+  trainer_.step(trainer_.next_batch(), trainer_.progress().step, 0, {.observer = &search});
   fail("step {}: {}. {}\n{}", trainer_.progress().step + 1, what, search.describe(), advice);
 }
 
-std::optional<nlohmann::ordered_json> TrainingRun::noted_figures() const {
+std::optional<nlohmann::ordered_json> Run::noted_figures() const {
   using nlohmann::ordered_json;
   std::ifstream stream(folder_->measured());
   const ordered_json noted = ordered_json::parse(stream, nullptr, false);
@@ -504,7 +499,7 @@ std::optional<nlohmann::ordered_json> TrainingRun::noted_figures() const {
   return figures.is_object() ? std::optional(figures) : std::nullopt;
 }
 
-nlohmann::ordered_json TrainingRun::summarize() const {
+nlohmann::ordered_json Run::summarize() const {
   nlohmann::ordered_json json = figures_.to_json(noted_figures());
   const Progress& progress = trainer_.progress();
   const std::optional<Evaluation>& evaluation = progress.last;
@@ -513,7 +508,7 @@ nlohmann::ordered_json TrainingRun::summarize() const {
   else
     json["train_loss"] = progress.totals.samples > 0 ? progress.totals.loss() : progress.train_loss;
   json["val_loss"] = evaluation ? nlohmann::ordered_json(evaluation->loss) : nullptr;
-  for (const Metric& metric : training_.task().metrics())
+  for (const Metric& metric : setup_.task().metrics())
     json["val_" + metric.name] = evaluation ? nlohmann::ordered_json(evaluation->metrics.at(metric.name)) : nullptr;
   if (const std::optional<Evaluation>& best = progress.best) {
     const BestBy& by = trainer_.best_by();

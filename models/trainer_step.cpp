@@ -1,0 +1,222 @@
+// One step of a trainer: forward, backward, exchange, clip, update, average.
+#include "autograd/policies/adaptive.h"
+#include "autograd/policy.h"
+#include "autograd/tape.h"
+#include "core/collectives.h"
+#include "core/random.h"
+#include "models/io/safetensors.h"
+#include "models/trainer.h"
+#include "ops/arithmetic/arithmetic.h"
+#include "optim/loss_scale.h"
+#include "optim/shard.h"
+#include "optim/step.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <unordered_set>
+#include <utility>
+
+namespace lacuna {
+namespace {
+
+/// Below it a gradient that is not finite is none for any scale.
+constexpr double least_loss_scale = 0x1p-16;
+
+std::int64_t samples_of(const std::vector<Batch>& batch) {
+  return std::accumulate(batch.begin(), batch.end(), std::int64_t{0},
+                         [](std::int64_t sum, const Batch& part) { return sum + part.samples; });
+}
+
+/// Ranks learn from their own samples. All go on with what rank 0 has learnt, which is what checkpoints hold.
+void share_state(MemoryPolicy& policy, Communicator& ranks) {
+  if (ranks.size() == 1) return;
+  std::map<std::string, Tensor> state = policy.state();
+  std::vector<TensorDescription> descriptions;
+  for (const auto& [name, tensor] : state) descriptions.push_back({name, tensor.dtype(), tensor.shape()});
+  if (largest_of_ranks(ranks, std::ssize(descriptions)) == 0) return;
+  std::map<std::string, Tensor> shared;
+  for (const auto& [name, dtype, shape] : parse_descriptions(broadcast_text(ranks, to_json(descriptions)))) {
+    const Tensor tensor = ranks.rank() == 0 ? state.at(name) : Tensor::empty(shape, dtype, Device::cpu);
+    ranks.broadcast(tensor, 0);
+    shared.emplace(name, tensor);
+  }
+  if (ranks.rank() != 0) policy.set_state(shared);
+}
+
+}  // namespace
+
+StepResult Trainer::step(std::vector<Batch> batch, std::int64_t number, double learning_rate, const StepHooks& hooks) {
+  StepResult result;
+  if (replay(batch, number, learning_rate, hooks, result)) return result;
+  state_.model.set_training(true);
+  state_.ranks.describe("training step");
+  open_exchange();
+  {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point begin = Clock::now();
+    const RandomStateScope random(
+        {.seed = options_.step.seed,
+         .step = static_cast<std::uint32_t>(number),
+         .first_sample = static_cast<std::uint32_t>(samples_of(batch) * state_.ranks.rank())});
+    if (calibrate(batch.front(), state_.policy))
+      result.calibration_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  OptimizerStep update(state_.optimizer, parameters_, learning_rate, options_.step.clipping);
+  RunningTotals totals(task_);
+  result.saved_bytes = queue(batch, number, update, totals, hooks);
+  finish(update, number, result);
+  result.totals = totals.read(state_.ranks);
+  share_state(state_.policy, state_.ranks);
+  return result;
+}
+
+std::int64_t Trainer::queue(std::vector<Batch>& batch, std::int64_t number, OptimizerStep& update,
+                            RunningTotals& totals, const StepHooks& hooks, const std::uint32_t* clock) {
+  const std::int64_t of_rank = samples_of(batch);
+  const auto samples = static_cast<double>(of_rank * state_.ranks.size());
+  // Gradients of several micro-batches exist all at once before the last one: a second backward pass would save
+  // nothing.
+  const bool in_backward = options_.step.in_backward && (batch.size() == 1 || !update.needs_all());
+  std::int64_t first_sample = of_rank * state_.ranks.rank(), saved_bytes = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const double share = static_cast<double>(batch[i].samples) / samples;
+    const RandomStateScope random({.seed = options_.step.seed,
+                                   .step = static_cast<std::uint32_t>(number),
+                                   .first_sample = static_cast<std::uint32_t>(first_sample),
+                                   .clock = clock});
+    first_sample += batch[i].samples;
+    Tape tape(state_.policy);
+    tape.set_observer(hooks.observer);
+    const Variable of_part = [&] {
+      const Recording recording(tape);
+      // One part alone may free its memory in forward; several, and those of a captured step, are read again.
+      return loss(batch.size() == 1 && clock == nullptr ? std::move(batch[i]) : batch[i], &totals);
+    }();
+    const Tensor& value = of_part.tensor();
+    update.add_loss(value, share);
+    tape.finalize();
+    if (hooks.after_forward) hooks.after_forward(tape);
+    const std::vector losses{std::pair{of_part, update.loss_gradient(value, share)}};
+    if (i + 1 == batch.size())
+      backward(tape, losses, update, in_backward);
+    else
+      backward_of_parameters(tape, losses, parameters_);
+    saved_bytes = std::max(saved_bytes, tape.saved_bytes());
+  }
+  // Finite losses may have gradients that are not, and parameters that took them could not be saved any more.
+  if (!exchange_) update.measure(parameters_);
+  update.apply(parameters_);
+  update.adapt_loss_scale();
+  return saved_bytes;
+}
+
+/// Backward of the last micro-batch. The gradients that are left afterwards are those of all ranks, and measured.
+void Trainer::backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& update,
+                       bool in_backward) {
+  if (exchange_) {
+    update.add_losses_of(ranks_of_device());
+    exchange_in_backward(tape, losses, update, in_backward);
+    if (exchange_->goes_to_owners() && !(in_backward && update.needs_all())) update.add_norms_of(ranks_of_device());
+    return;
+  }
+  if (in_backward) return step_in_backward(tape, losses, update);
+  // A plan has one rank, which is left the gradients that it would own.
+  const bool frees = options_.step.shard_gradients && state_.optimizer.is_sharded();
+  backward_of_parameters(tape, losses, parameters_, [&](Parameter& parameter) {
+    if (frees && !state_.optimizer.holds(parameter)) parameter.set_grad({});
+  });
+}
+
+void Trainer::exchange_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses,
+                                   OptimizerStep& update, bool in_backward) {
+  std::unordered_set<const Parameter*> added;
+  const auto add = [&](Parameter& parameter) {
+    added.insert(&parameter);
+    exchange_->add(parameter);
+    if (!exchange_->goes_to_owners()) return;
+    while (Parameter* const done = exchange_->next(exchange_->is_behind())) update.measure(*done);  // frees the others'
+  };
+  if (in_backward)
+    step_in_backward(tape, losses, update, exchange_.get());
+  else
+    backward_of_parameters(tape, losses, update.parameters(), add);
+  for (Parameter* parameter : update.parameters())  // that the last micro-batch did not reach
+    if (parameter->trainable() && parameter->grad().defined() && !added.contains(parameter)) add(*parameter);
+  exchange_->flush();
+  while (Parameter* const done = exchange_->next(true)) update.measure(*done);
+}
+
+void Trainer::finish(const OptimizerStep& update, std::int64_t number, StepResult& result) {
+  const StepReport report = update.report();  // the only place where the host waits for the device
+  const Optimizer& optimizer = state_.optimizer;
+  result.loss = report.loss;
+  result.gradient_norm = report.gradient_norm;
+  result.updated = report.updated;
+  result.loss_scale = report.loss_scale;
+  result.overflowed = report.loss_scale > least_loss_scale && std::isfinite(report.loss) &&
+                      !std::isfinite(report.gradient_norm) && optimizer.loss_scale() != nullptr;
+  if (optimizer.is_sharded() && state_.ranks.size() > 1) {  // a plan has one rank's part alone
+    result.updated = largest_of_ranks(state_.ranks, report.updated ? 1 : 0) > 0;
+    if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm))
+      share_updates(state_.optimizer, parameters_, ranks_of_device());
+  }
+  if (report.nonfinite != nullptr) result.nonfinite = report.nonfinite->path();
+  if (result.finite() && !result.overflowed && state_.average != nullptr) state_.average->update(number);
+  state_.optimizer.zero_grad();
+}
+
+void Trainer::open_exchange() {
+  if (state_.ranks.size() == 1 || exchange_) return;
+  const Device device = state_.model.context().device;
+  if (device.kind == DeviceKind::cuda) device_ranks_ = device_ranks(device, state_.ranks);
+  std::int64_t trained = 0;
+  for (const Parameter* const parameter : parameters_)
+    if (parameter->trainable()) trained += parameter->tensor().bytes();
+  exchange_ = std::make_unique<GradientExchange>(ranks_of_device(), trained, options_.step.exchange);
+}
+
+Variable Trainer::loss(Batch batch, RunningTotals* totals) {
+  const std::int64_t samples = batch.samples;
+  Inputs inputs(std::move(batch));
+  if (options_.step.input_gradients)
+    for (const SampleField& field : state_.model.inputs()) {
+      const Variable input = inputs.take(field.name, state_.model.context().device);
+      const bool has_gradient = is_floating(input.dtype());
+      const Tensor values = has_gradient ? input.tensor().to(state_.model.context().dtype) : input.tensor();
+      inputs.set(field.name, Variable(values, has_gradient, field.name));
+    }
+  const TaskResult result = task_.run(state_.model, std::move(inputs), TaskMode::train);
+  if (totals != nullptr) totals->add(result, samples);
+  return result.loss;
+}
+
+bool Trainer::calibrate(const Batch& batch, MemoryPolicy& policy) {
+  Adaptive* const adaptive = adaptive_of(policy);
+  if (adaptive == nullptr || !adaptive->calibration_due()) return false;
+  // Sensitivities are weighed against each other: a factor that all gradients have changes nothing.
+  const LossScale* const scale = state_.optimizer.loss_scale();
+  const auto scaled_loss = [&](const Batch& samples) {
+    Variable of_samples = loss(samples);
+    return scale == nullptr ? of_samples : apply(Scale{.factor = scale->scale().item()}, std::move(of_samples));
+  };
+  if (adaptive->by_draws()) {
+    const CalibrationStep whole = [&] { return scaled_loss(batch); };
+    adaptive->calibrate(0, [&] { return calibrate_by_draws(policy, whole, error_measure()); });
+    return true;
+  }
+  // A sixth of a batch at 8 bits takes less memory than all of it at two, though the batch is held besides, and tells
+  // as much about what tensors are worth beside each other. Norms over the batch need two samples.
+  constexpr std::int64_t share = 6, least = 2;
+  constexpr int held_bits = 8;
+  const std::int64_t samples = std::min(batch.samples, std::max(batch.samples / share, least));
+  const CalibrationStep part = [&] { return scaled_loss(batch.part(0, samples)); };
+  adaptive->calibrate(held_bits, [&] { return calibrate_in_backward(policy, part, error_measure()); });
+  return true;
+}
+
+ErrorMeasure Trainer::error_measure() const {
+  return state_.optimizer.is_scale_invariant() ? ErrorMeasure::relative : ErrorMeasure::absolute;
+}
+
+}  // namespace lacuna

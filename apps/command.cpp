@@ -70,7 +70,7 @@ class CommandLine {
   CLI::App& app() { return app_; }
   const std::function<ExitCode()>& chosen() const { return chosen_; }
 
-  /// What is wrong with words that were not understood.
+  /// The problem with words that were not understood.
   std::string explain(const CLI::ParseError& error) const {
     const std::vector<CLI::App*> used = app_.get_subcommands();
     const std::string name = used.empty() ? "" : used.front()->get_name();

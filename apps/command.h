@@ -13,7 +13,7 @@ class App;
 
 namespace lacuna::apps {
 
-/// What a run of the command ends with: 0, one of these, or 128 + the signal that stopped it.
+/// Exit codes of the command: 0, one of these, or 128 + the signal that stopped it.
 using ExitCode = int;
 inline constexpr ExitCode run_failed = 1, wrong_input = 2;
 
@@ -31,14 +31,14 @@ std::function<ExitCode()> declare(CLI::App& app) {
   return [command = std::make_shared<Command>(app)] { return (*command)(); };
 }
 
-/// What is wrong with `words`, a command and its options; empty where nothing is. Runs nothing.
+/// The problem with `words`, a command and its options; empty if there is none. Runs nothing.
 std::string command_line_problem(std::vector<std::string> words);
 
 struct CommandWords {
   std::string name, summary;
   std::vector<std::string> options;  // as `--json`
 };
-/// What can be typed behind `lacuna`, in the order of the help.
+/// The words that can follow `lacuna`, in the order of the help.
 std::vector<CommandWords> command_words();
 
 /// The whole command: returns the exit code, 0 for done, 1 for a failed run, 2 for wrong input.

@@ -60,7 +60,7 @@ struct TreeEntry {
 /// Values by name.
 using OptionValues = std::map<std::string, Tree, std::less<>>;
 
-/// What is wrong with the input, gathered so that the user sees all of it at once.
+/// The problems of the input, gathered so that the user sees all of it at once.
 class Problems {
  public:
   void add(const Location& where, std::string_view message);

@@ -22,7 +22,7 @@ struct HyperProblem {
   std::string key;  // whose value, or which unknown key
   std::string message;
 };
-/// What is wrong with hyper-parameters, gathered so that the user sees all of it at once.
+/// The problems of hyper-parameters, gathered so that the user sees all of it at once.
 class HyperProblems {
  public:
   void add(std::string_view key, std::string message) { all_.push_back({std::string(key), std::move(message)}); }

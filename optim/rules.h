@@ -336,7 +336,7 @@ struct AdafactorSettings {
   double eps = 1e-30, eps_scale = 1e-3, clip_threshold = 1, decay_rate = -0.8, beta1 = 0;
   bool scale_parameter = true, relative_step = false, warmup_init = false;
 
-  /// Of update number `step`.
+  /// The values of update number `step`.
   LACUNA_HOST_DEVICE formula::FactoredMoment moment(std::int64_t step) const {
     const double take = std::pow(static_cast<double>(step), decay_rate);
     return {.keep = static_cast<float>(1 - take), .take = static_cast<float>(take)};

@@ -35,7 +35,7 @@ struct InstructionSet {
 
 std::vector<InstructionSet> instruction_sets() {
 #if defined(__x86_64__)
-  // What the compiler was allowed to use is a matter of the preprocessor only.
+  // Only the preprocessor knows which instructions the compiler was allowed to use.
 #ifdef __AVX2__
   constexpr bool avx2 = true;
 #else
@@ -102,7 +102,7 @@ std::string version_from(int packed) {
   return fmt::format("{}.{}.{}", packed / 10000, packed / 100 % 100, packed % 100);
 }
 
-/// What the environment says of threads, as NAME=VALUE.
+/// The environment variables about threads, as NAME=VALUE.
 std::vector<std::string> openmp_settings() {
   std::vector<std::string> found;
   for (const char* const name : {"OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OMP_DYNAMIC", "OMP_MAX_ACTIVE_LEVELS",

@@ -32,7 +32,7 @@ struct Options {
   Report report;
 };
 
-/// What holds beside the policy, of all that are compared; `auto` says itself what it chose.
+/// The settings beside the policy that all compared rows share; `auto` says itself what it chose.
 std::string refinement_text(const Configuration::Memory& memory) {
   std::vector<std::string> regions = memory.recompute, parts;
   for (const HoldRule& rule : memory.rules)
@@ -42,7 +42,7 @@ std::string refinement_text(const Configuration::Memory& memory) {
   return parts.empty() || memory.policy == "auto" ? std::string() : fmt::format("{}\n", fmt::join(parts, "; "));
 }
 
-/// What a run takes at its highest.
+/// The peak memory of a run.
 std::string need_text(const Measurement& planned) {
   return fmt::format("`lacuna train` needs {} {}, {}", planned.divides_anew ? "about" : "up to",
                      format_bytes(highest_need(planned)),

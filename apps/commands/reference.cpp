@@ -55,7 +55,7 @@ struct ReferenceModel {
   std::vector<HyperParameter> hyper_parameters;
 };
 
-/// What the file calls a model, and its hyper-parameters.
+/// The file's name of a model, and its hyper-parameters.
 ReferenceModel read_model(const SafetensorsFile& file) {
   const json description = parse_metadata(file, "model");
   const std::string origin = file.path().string();
@@ -193,7 +193,7 @@ class Comparison {
  public:
   explicit Comparison(const SafetensorsFile& file) : file_(file) {}
 
-  /// Where the file has such a tensor.
+  /// Compares, if the file has such a tensor.
   void add(const std::string& name, const Tensor& ours) {
     const SafetensorsEntry* const entry = file_.find(name);
     if (entry == nullptr) return;
@@ -237,7 +237,7 @@ class Comparison {
 
   /// Gives gradients that are zero in theory the magnitude they are measured against.
   void measure_zero_gradients() {
-    // What is left of a sum that cancels: far below what f32 resolves in a gradient of the largest size.
+    // The rest of a sum that cancels is far below what f32 resolves in a gradient of the largest size.
     constexpr double noise = 1e-6, stand_in = 1e-3;
     double largest = 0;
     const auto is_gradient = [](const ReferenceTensor& tensor) { return tensor.name.starts_with("grad/"); };

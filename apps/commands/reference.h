@@ -9,7 +9,7 @@
 
 namespace lacuna {
 
-/// What a tensor is held to, relative to its magnitude.
+/// The tolerance of a tensor, relative to its magnitude.
 inline constexpr double reference_tolerance = 1e-4;
 
 /// How often a step may be repeated; see below.

@@ -146,7 +146,7 @@ class Train {
     }
   };
   using File = std::unique_ptr<std::FILE, Close>;
-  /// Where the progress goes; null: nowhere.
+  /// The stream of the progress display; null: none.
   File open_stream(const fs::path& run, const Communicator& ranks) const {
     if (ranks.rank() == 0) return File(report_.for_people() ? stdout : nullptr);
     if (!rank_logs_) return nullptr;

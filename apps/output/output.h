@@ -1,4 +1,4 @@
-// What a command tells: text for people, or JSON for programs.
+// Output of a command: text for people, or JSON for programs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

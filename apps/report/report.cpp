@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-/// What its metrics say of a run that has no summary: it goes on, or was killed.
+/// The state of a run without a summary, from its metrics: it goes on, or was killed.
 ordered_json figures_so_far(const fs::path& run) {
   ordered_json figures = ordered_json::object();
   read_metrics(run, [&](const ordered_json& noted) {

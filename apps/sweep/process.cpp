@@ -37,7 +37,7 @@ class Descriptor {
 
 /// In the child, between fork and exec: only calls that are safe there.
 [[noreturn]] void become(char* const* arguments, pid_t parent, int output, int errors) {
-  // What a terminal, `timeout` or a batch system sends to a whole group would come twice: from there and passed on.
+  // A signal that a terminal, `timeout` or a batch system sends to a whole group would come twice.
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // it went away before that was set
@@ -62,7 +62,7 @@ ChildProcess::ChildProcess(std::vector<std::string> arguments, const fs::path& e
   std::vector<char*> pointers{name.data()};
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
-  // Where whoever started this process ignores it, the system forgets a child that ends, and nobody learns its code.
+  // If the parent process ignores SIGCHLD, the system drops the exit code of a child.
   ::signal(SIGCHLD, SIG_DFL);
   const pid_t parent = ::getpid();
   process_ = ::fork();

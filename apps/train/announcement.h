@@ -1,4 +1,4 @@
-// What a run says of its weights before the first step.
+// The lines about a run's weights before the first step.
 #pragma once
 
 #include "apps/train/setup.h"

@@ -1,4 +1,4 @@
-// What the exchange of gradients among ranks will take.
+// The predicted time of the gradient all-reduce.
 #pragma once
 
 #include "apps/config/configuration.h"
@@ -30,7 +30,7 @@ struct ExchangePlan {
   double exposed = 0;          // seconds by which a step gets longer
 };
 
-/// Of a resolved configuration on `configuration.ranks.count` ranks.
+/// The plan of a resolved configuration on `configuration.ranks.count` ranks.
 ExchangePlan plan_exchange(const Configuration& configuration, const Network& network, const CostTable& costs);
 
 std::string to_text(const ExchangePlan& plan);

@@ -48,7 +48,7 @@ bool FeatureCache::compute(const Configuration& resolved, Model& classifier,
                            const std::function<bool(std::int64_t done)>& go_on) {
   std::int64_t before = 0;
   for (const Part* const part : {&training_, &validation_}) {
-    // Of both as they are evaluated: in their order, without augmentation.
+    // Both splits are read as in evaluation: in order, without augmentation.
     const bool whole = compute_features(classifier, batches_of(resolved, part->samples, Split::validation),
                                         part->tensors, static_cast<int>(resolved.data.workers),
                                         [&](std::int64_t done) { return go_on(before + done); });

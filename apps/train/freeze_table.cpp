@@ -117,7 +117,7 @@ std::vector<FreezeRow> freeze_table(const Configuration& configuration) {
   const Model& model = setup.model();
   if (setup.trainable_count() == model.parameter_count()) return {};
   const bool trains = setup.trainable_count() > 0 || configuration.image_gradient;
-  // What adapts has its plan after a step.
+  // Adaptive policies choose bits after one step.
   if (trains && adaptive_of(setup.policy()) != nullptr)
     setup.trainer().step(made_up_batch(configuration, setup), 0, configuration.optimizer.lr);
   std::vector<Batch> batch = made_up_batch(configuration, setup);

@@ -1,4 +1,4 @@
-// What freezing does, layer by layer: the table that plan, explain and train show.
+// The effect of freezing, layer by layer: the table that plan, explain and train show.
 #pragma once
 
 #include "apps/config/configuration.h"
@@ -20,7 +20,7 @@ struct FreezeRow {
   std::int64_t inputs = 0;                   // bytes of those inputs, without inputs that another layer reads
 };
 
-/// Of one batch of a resolved configuration, from a forward pass on `meta`. Empty where all parameters are trained.
+/// The table for one batch, from a forward pass on `meta`. Empty if all parameters are trained.
 std::vector<FreezeRow> freeze_table(const Configuration& configuration);
 
 /// Columns under a heading; nothing for no rows.

@@ -1,4 +1,4 @@
-// What preparing batches costs beside the step.
+// The cost of preparing batches beside the step.
 #pragma once
 
 #include "apps/config/configuration.h"

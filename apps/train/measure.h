@@ -41,12 +41,12 @@ struct Measurement {
   std::int64_t trainable = 0;
   Bytes memory{};             // each purpose at its own highest; saved: at the end of the forward pass
   BytesByPath saved_by_path;  // what makes up `memory`'s saved
-  // Of batches that lie in the memory of the device that is measured: not beside a GPU.
+  // The next two count batches in the memory of the measured device, so none beside a GPU.
   std::int64_t batch = 0;     // bytes of the images and targets of a step,
   std::int64_t ahead = 0;     // and while they are prepared ahead of it: images are u8, nothing is mixed
   std::int64_t features = 0;  // bytes of cached features, on `meta`
   std::int64_t workers = 1;   // threads that prepare batches, each with a sample in its hands
-  // Of an evaluation, whose batches have as many images as a step has at once, or all that there are; on `meta`.
+  // The next two are of an evaluation, with as many samples as a micro-batch, or all that there are; on `meta`.
   std::int64_t evaluation_ahead = 0;  // bytes of a batch that is prepared ahead,
   std::int64_t evaluation_peak = 0;   // and the ledger's in the forward pass
   std::int64_t peak = 0;              // of a step: without batches that are prepared ahead
@@ -58,7 +58,7 @@ struct Measurement {
   double measuring_share = 0;         // what measurements add to each step between two of them
 };
 
-/// What is known before anything is measured.
+/// The figures that are known before anything is measured.
 Measurement describe(const Configuration& configuration, const Setup& setup);
 
 /// A batch of `configuration.train.batch_size` made-up samples, or a rank's part of it, cut into `accumulate`

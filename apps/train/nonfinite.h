@@ -1,4 +1,4 @@
-// Where a number went wrong: the first value of a step that is not finite.
+// The search for the first value of a step that is not finite.
 #pragma once
 
 #include "autograd/tape.h"

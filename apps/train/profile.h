@@ -1,4 +1,4 @@
-// Where a training step's time goes, by op.
+// The time of a training step, by op.
 #pragma once
 
 #include "autograd/tape.h"
@@ -13,7 +13,7 @@ namespace lacuna::apps {
 
 class Profile final : public Observer {
  public:
-  /// Of a model on `device`: an op is over when the device has done its work.
+  /// For a model on `device`: an op ends when the device has done its work.
   explicit Profile(Device device = Device::cpu) : device_(device) {}
   void before(Phase phase, const Operation& op, Label path) override;
   void after(Phase phase, const Operation& op, Label path, const Work& work, std::span<const Tensor> results) override;

@@ -1,4 +1,4 @@
-// What a run shows while it goes on: one live line on a terminal, plain lines elsewhere.
+// The display of a run: one live line on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <chrono>

@@ -24,7 +24,7 @@
 namespace lacuna::apps {
 namespace {
 
-/// Of an error that all ranks meet, rank 0 tells, and ends the others meanwhile.
+/// Rank 0 reports an error that all ranks meet, and ends the others meanwhile.
 void let_rank_0_tell(int rank) {
   using namespace std::chrono_literals;
   if (rank > 0) std::this_thread::sleep_for(3s);

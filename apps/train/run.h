@@ -44,7 +44,7 @@ class Run {
   const nlohmann::ordered_json& summary() const { return summary_; }
 
  private:
-  /// What steps and evaluations read: the samples, or their features.
+  /// The input of steps and evaluations: the samples, or their features.
   Batches batches(Split split) const;
   void compute_features();
   /// The run so far, with the keys of summary.json: measured once, so that all who read it see the same.

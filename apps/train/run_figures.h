@@ -1,4 +1,4 @@
-// What the steps of a run take: memory and time.
+// Memory and time of the steps of a run.
 #pragma once
 
 #include "apps/train/measure.h"
@@ -39,7 +39,7 @@ class RunFigures {
 
  private:
   const Ledger& account() const { return ledger(setup_.model().context().device); }
-  /// Of this process, or before its first one the last of the process before.
+  /// Calibrations of this process; before its first one, the last of the process before.
   const std::vector<double>& calibrations() const {
     return calibration_seconds_.empty() ? calibrations_before_ : calibration_seconds_;
   }

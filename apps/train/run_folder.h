@@ -70,7 +70,7 @@ class RunFolder {
   void save_configuration(const std::string& yaml) const;
   /// An empty `json` removes the plan of an earlier process.
   void save_plan(const std::string& json) const;
-  /// Of apps/train/timeline.h, for reports.
+  /// Saves the timeline (apps/train/timeline.h), for reports.
   void save_timeline(const std::string& json) const;
   /// Removes the summary, which is out of date once training continues.
   void remove_summary() const;

@@ -33,7 +33,7 @@ class RunRecord {
 
   /// Notes the time and the step that the session has reached.
   void update(std::int64_t step, std::string_view outcome = "running");
-  /// Of all sessions.
+  /// The time of all sessions.
   double seconds() const;
 
  private:

@@ -1,4 +1,4 @@
-// What a run trains, built from a configuration: model, task, frozen parameters, optimizer, policy.
+// Everything that a run trains, built from a configuration: model, task, frozen parameters, optimizer, policy.
 #pragma once
 
 #include "apps/config/configuration.h"
@@ -60,7 +60,7 @@ class Setup {
   /// Builds everything on `device` and sets the number of threads. `ranks` train it together.
   Setup(const Configuration& configuration, Device device, Communicator& ranks = single_process());
 
-  /// What the steps train: the model, or heads on its features.
+  /// The module that the steps train: the model, or heads on its features.
   Model& model() { return *model_; }
   const Model& model() const { return *model_; }
   /// Null where the model itself is trained.
@@ -89,9 +89,9 @@ class Setup {
   const std::filesystem::path& weights_file() const { return weights_file_; }
   const std::vector<std::string>& weights_notes() const { return weights_notes_; }
   std::int64_t trainable_count() const;
-  /// Of all parameters, those of heads besides.
+  /// The number of all parameters, with those of heads.
   std::int64_t parameter_count() const;
-  /// What its steps change.
+  /// The state that steps change.
   TrainedState state() { return state(*policy_); }
 
   /// How its steps are taken.

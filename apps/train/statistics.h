@@ -1,4 +1,4 @@
-// What weights were trained with, beside what the images get.
+// The normalization that weights were trained with, beside that of the images.
 #pragma once
 
 #include "apps/config/configuration.h"

@@ -80,7 +80,7 @@ class SweepReader {
   Sweep read(const std::vector<std::string>& overrides) {
     if (root_.find("command") == nullptr && root_.find("model") != nullptr)
       reject(
-          "{0}: expected a sweep, which has a command and cases, got a configuration: `lacuna train -c {0}` trains by "
+          "{0}: this is a configuration, not a sweep, which has a command and cases: `lacuna train -c {0}` trains with "
           "it",
           path_.string());
     read_map(root_, SweepFile::fields(), &file_, "a sweep", problems_);

@@ -17,7 +17,7 @@
 namespace lacuna::quant {
 
 QuantizedTensor stored_means(const QuantizedTensor& quantized) {
-  const Shape shape = means_shape(quantized.shape, quantized.config);
+  const Shape shape = means_shape(quantized.shape);
   const QuantConfig config = min_error_config(8, {});
   const std::int64_t own = quantized_bytes(shape, config), all = quantized.bytes.count();
   return {config, shape, DType::f32, quantized.bytes.reshape({all, 1}).leading(all - own, all).reshape({own}),
@@ -485,14 +485,8 @@ const float* values_of(const Tensor& means) { return means.count() == 0 ? nullpt
 
 }  // namespace
 
-double hadamard_error(int bits) {
-  const double distortion = max_quantizers[static_cast<std::size_t>(bits)].distortion;
-  return distortion / (1 - distortion);
-}
-
-Shape means_shape(const Shape& shape, const QuantConfig& config) {
-  if (config.rounding != Rounding::hadamard || shape.rank() < 3 || shape.count() == 0 ||
-      shape.count() / shape.front() / shape.back() < min_positions)
+Shape means_shape(const Shape& shape) {
+  if (shape.rank() < 3 || shape.count() == 0 || shape.count() / shape.front() / shape.back() < min_positions)
     return {0, shape.back()};
   return {shape.front(), shape.back()};
 }

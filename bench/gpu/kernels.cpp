@@ -10,6 +10,7 @@
 #include "ops/curves/activation_kernels.h"
 #include "ops/curves/dropout.h"
 #include "ops/curves/softmax.h"
+#include "ops/formulas.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/layer_norm.h"
 #include "ops/products/gemm.h"
@@ -155,7 +156,7 @@ void add_quantizers(Kernels& kernels, const Tensor& x) {
   const Operand codes(QuantizedForm{quant::quantize(x, config, 1)}, x.shape(), x.dtype(), x.device(), {}, {});
   const std::int64_t code_bytes = codes.as<QuantizedForm>()->values.bytes.bytes();
   kernels.add("gelu backward from 4 bits", 2 * x.bytes() + code_bytes,
-              [&] { gelu_erf_backward(x.device(), codes, x, out); });
+              [&] { curve_backward<formula::GeluErf>(x.device(), codes, x, out); });
 }
 
 void add_optimizer(Kernels& kernels) {

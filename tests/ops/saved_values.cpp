@@ -1,5 +1,6 @@
 // Codes that kernels on cuda decode as they read, against the CPU's decoder.
 #include "ops/curves/activation_kernels.h"
+#include "ops/formulas.h"
 #include "ops/operand.h"
 #include "tests/ops/op_run.h"
 
@@ -11,7 +12,7 @@ namespace {
 /// dx of tanh, dx = dy · (1 - y²), from an operand.
 Tensor gradient(const Operand& y, const Tensor& dy) {
   const Tensor dx = empty_like(dy);
-  tanh_backward(dx.device(), y, dy, dx);
+  curve_backward<formula::Tanh>(dx.device(), y, dy, dx);
   return dx;
 }
 

@@ -400,6 +400,13 @@ void dequantize_group(const std::uint8_t* codes, std::int64_t count, int bits, c
         [=](int, std::int64_t i, const Lanes<C>& some) { write(flips->applied<C>(some, i) + mean, i); });
 }
 
+/// The same, written to `out` [whole_vectors(count)], of float or bf16.
+template <class T>
+[[gnu::noinline]] void dequantize_narrow_group(const std::uint8_t* codes, std::int64_t count, int bits,
+                                               const float* means, const Signs& signs, HadamardParams params, T* out) {
+  dequantize_group<float>(codes, count, bits, means, signs, params,
+                          [out](const Lanes<float>& values, std::int64_t i) { store_as(values, out + i); });
+}
 /// The same for values that f32 may not hold.
 [[gnu::noinline]] void dequantize_wide_group(const std::uint8_t* codes, std::int64_t count, int bits,
                                              const float* means, const Signs& signs, HadamardParams params,
@@ -431,8 +438,13 @@ void dequantize_groups(const QuantizedTensor& quantized, std::int64_t begin, std
                          std::abs(static_cast<double>(static_cast<float>(params.step))) * (1 << from.bits) *
                              std::sqrt(static_cast<double>(count));
     if (reach <= std::min(max_finite<T>, 0x1p126)) {
-      dequantize_group<float>(own, count, from.bits, channel_means, signs, params,
-                              [to](const Lanes<float>& values, std::int64_t i) { store_as(values, to + i); });
+      if constexpr (std::is_same_v<T, double>) {  // rare: no code of its own
+        alignas(64) Scratch<float> narrow;
+        dequantize_narrow_group(own, count, from.bits, channel_means, signs, params, narrow.data());
+        std::copy_n(narrow.data(), whole_vectors(count), to);
+      } else {
+        dequantize_narrow_group(own, count, from.bits, channel_means, signs, params, to);
+      }
     } else {
       alignas(64) Scratch<double> wide;
       dequantize_wide_group(own, count, from.bits, channel_means, signs, params, wide);

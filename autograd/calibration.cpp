@@ -6,6 +6,7 @@
 #include "autograd/policies/grouping.h"
 #include "autograd/tape.h"
 #include "core/random.h"
+#include "ops/quantize/quantizer.h"
 
 #include <algorithm>
 
@@ -19,10 +20,11 @@ void add_quantized(SavedTensor& tensor, std::vector<SavedTensor*>& all) {
     if (source) add_quantized(*source, all);
 }
 
-/// `config` with fewer bits and, if the number of bits allows it, the same groups.
+/// `config` with fewer bits and the same groups, unless these bits have another quantizer.
 quant::QuantConfig coarser(const SavedTensorInfo& info, const quant::QuantConfig& config, int bits) {
   const quant::Grouping& grouping = config.grouping;
-  const bool same_groups = grouping.kind != quant::Grouping::Kind::consecutive || quant::uses_hadamard(config.bits);
+  const bool same_groups = grouping.kind != quant::Grouping::Kind::consecutive ||
+                           &quant::min_error_quantizer(config.bits) == &quant::min_error_quantizer(bits);
   return same_groups ? quant::min_error_config(bits, grouping) : run_config(info, bits, grouping.size);
 }
 

@@ -41,7 +41,7 @@ void measure(std::int64_t bytes, DType dtype) {
         4096);
   };
   const quant::Grouping runs{}, columns{quant::Grouping::Kind::columns, 64};
-  constexpr auto dithered = quant::Rounding::dithered, rotated = quant::Rounding::hadamard;
+  constexpr auto dithered = "dithered", rotated = "hadamard";
   struct Case {
     std::string_view name;
     quant::QuantConfig coding;
@@ -56,7 +56,7 @@ void measure(std::int64_t bytes, DType dtype) {
                         {"2 bit, rotated in 768", {2, {.size = 768}, rotated}, false},
                         {"2 bit, with means", {2, {.size = 1024}, rotated}, false, 64},
                         {"4 bit, stochastic", {4, runs}, false},
-                        {"8 bit, nearest", {8, runs, quant::Rounding::nearest}, false},
+                        {"8 bit, nearest", {8, runs, "nearest"}, false},
                         {"8 bit, columns, known", {8, columns}, true},
                         {"4 bit, columns, known", {4, columns}, true},
                         {"8 bit, 32 columns, known", {8, {quant::Grouping::Kind::columns, 32}}, true},

@@ -58,7 +58,7 @@ void measure_all(const Shape& shape, DType dtype) {
   fmt::print("{} {}, copy {:.1f}\n", to_string(shape), name_of(dtype), copy);
   measure("layer_norm", LayerNorm{}, {x, vector, vector}, 2, 3, copy);
   measure("gelu", Gelu{}, {x}, 2, 3, copy);
-  measure("gelu tanh", Gelu{.form = Gelu::Form::tanh}, {x}, 2, 3, copy);
+  measure("gelu tanh", Gelu(Gelu::Form::tanh), {x}, 2, 3, copy);
   measure("relu", Relu{}, {x}, 2, 3, copy);
   measure("silu", Silu{}, {x}, 2, 3, copy);
   measure("add", Add{}, {x, x.clone()}, 3, 0, copy);

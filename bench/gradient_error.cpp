@@ -360,7 +360,7 @@ int main(int count, char** arguments) {
     fmt::print("`exact` saves {:.2f} MiB; {} draws\n", static_cast<double>(truth.saved) / (1 << 20), draws);
     if (own.policy != "exact" || !own.recompute.empty() || !own.rules.empty()) {
       head();
-      subject.report("as configured", *apps::make_memory_policy(own), truth, draws);
+      subject.report("as configured", *apps::make_memory_policy(own, Device::cpu), truth, draws);
       return 0;
     }
     whole_policies(subject, truth, draws);

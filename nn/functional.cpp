@@ -45,7 +45,7 @@ Variable operator-(Variable x) { return std::move(x) * -1.0; }
 
 Variable relu(Variable x) { return apply(Relu{}, std::move(x)); }
 Variable gelu(Variable x) { return apply(Gelu{}, std::move(x)); }
-Variable gelu_tanh(Variable x) { return apply(Gelu{.form = Gelu::Form::tanh}, std::move(x)); }
+Variable gelu_tanh(Variable x) { return apply(Gelu(Gelu::Form::tanh), std::move(x)); }
 Variable silu(Variable x) { return apply(Silu{}, std::move(x)); }
 Variable sigmoid(Variable x) { return apply(Sigmoid{}, std::move(x)); }
 Variable tanh(Variable x) { return apply(Tanh{}, std::move(x)); }

@@ -1,5 +1,6 @@
 #include "ops/row_blocks.h"
 
+#include "ops/quantize/quantizer.h"
 #include "ops/quantize/sign_mask.h"
 
 #include <memory>
@@ -199,11 +200,10 @@ bool detail::read_by_threads(const Operand& operand, const RowPartition& partiti
          partition.count, width, operand.shape());
   const std::int64_t usual = operand.block_rows(), own = partition.scratch_rows(usual);
   if (own == 0) return false;
-  // Groups with a Hadamard transform are decoded whole, and with the means of their samples: parts of a few groups
-  // would decode much of it twice.
+  // Parts of a few groups would decode much of them twice, where groups are decoded whole.
   constexpr std::int64_t fewest_groups = 16;
   const quant::QuantConfig& config = form->values.config;
-  if (partition.block > 0 && config.rounding == quant::Rounding::hadamard &&
+  if (partition.block > 0 && quant::quantizer_of(config).decodes_whole_groups() &&
       partition.block / partition.parts * width < fewest_groups * config.grouping.size)
     return false;
   const std::int64_t step = rows_per_call(partition, own, width * size_of(operand.dtype()));

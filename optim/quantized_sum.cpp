@@ -10,16 +10,18 @@
 namespace lacuna {
 namespace {
 
-constexpr quant::QuantConfig config{.bits = 8, .grouping = {.size = 256}, .rounding = quant::Rounding::nearest};
+constexpr std::int64_t group = 256;  // elements
+/// One array has the same codes on every rank, and in every step.
+quant::QuantConfig config() { return quant::drawless_config(8, {.size = group}); }
 /// Elements that are quantized at once: so few that the quantizer leaves the other threads alone.
-constexpr std::int64_t tile = 32 * 256;
+constexpr std::int64_t tile = 32 * group;
 
-std::int64_t quantized_size(std::int64_t count) { return quant::quantized_bytes({count}, config); }
+std::int64_t quantized_size(std::int64_t count) { return quant::quantized_bytes({count}, config()); }
 
 /// Elements of each rank's slice of `used` elements, in whole groups.
 std::int64_t slice_of(std::int64_t used, int ranks) {
-  const std::int64_t groups = (used + config.grouping.size - 1) / config.grouping.size;
-  return (groups + ranks - 1) / ranks * config.grouping.size;
+  const std::int64_t groups = (used + group - 1) / group;
+  return (groups + ranks - 1) / ranks * group;
 }
 
 /// Calls f(begin, end of the elements, begin of their bytes).
@@ -52,7 +54,7 @@ std::int64_t QuantizedSum::bytes_sent(std::int64_t elements) { return quantized_
 void QuantizedSum::quantize(const Tensor& values, std::byte* to) const {
   const AllocationScope scope({Purpose::workspace, Label("sum over ranks"), {}});
   for_tiles(values.count(), [&](std::int64_t begin, std::int64_t end, std::int64_t byte) {
-    const quant::QuantizedTensor quantized = quant::quantize(values.leading(begin, end), config, 0);
+    const quant::QuantizedTensor quantized = quant::quantize(values.leading(begin, end), config(), 0);
     std::memcpy(to + byte, quantized.bytes.raw(), static_cast<std::size_t>(quantized.bytes.bytes()));
   });
 }
@@ -60,8 +62,9 @@ void QuantizedSum::quantize(const Tensor& values, std::byte* to) const {
 void QuantizedSum::dequantize(const Tensor& bytes, const Tensor& values) const {
   for_tiles(values.count(), [&](std::int64_t begin, std::int64_t end, std::int64_t byte) {
     const std::int64_t count = end - begin;
-    quant::dequantize({.config = config, .shape = {count}, .bytes = bytes.leading(byte, byte + quantized_size(count))},
-                      0, count, values.leading(begin, end));
+    quant::dequantize(
+        {.config = config(), .shape = {count}, .bytes = bytes.leading(byte, byte + quantized_size(count))}, 0, count,
+        values.leading(begin, end));
   });
 }
 

@@ -8,7 +8,7 @@
 #include "core/random.h"
 #include "core/vector.h"
 #include "ops/products/linear.h"
-#include "ops/quantize/quantize.h"
+#include "ops/quantize/quantizer.h"
 
 #include <fmt/core.h>
 
@@ -20,20 +20,15 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 namespace lacuna::apps {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-struct NamedCost {
-  const char* name;
-  double CostTable::*cost;
-};
-constexpr NamedCost named[] = {
-    {"bytes", &CostTable::bytes}, {"dithered", &CostTable::dithered}, {"hadamard", &CostTable::hadamard}};
 
 std::string entry_name() {
   return fmt::format("{}, vectors of {} bytes, {} threads, lacuna {} {}", processor_model(), vector_bytes, threads(),
@@ -100,7 +95,7 @@ CostTable measure_costs(const fs::path& disk) {
   for (const Tensor& drawn : {x, weight})
     for (std::int64_t i = 0; i < drawn.count(); ++i)
       drawn.data<float>()[i] = draws.uniform(static_cast<std::uint64_t>(i)) - 0.5F;
-  constexpr int widths[] = {2, 3, 4, 8};  // of either kind two: their mean is less noisy
+  constexpr int widths[] = {2, 3, 4, 8};  // two of each quantizer: their mean is less noisy
   constexpr std::size_t count = 2 + 2 * std::size(widths);
 
   // Each thread does all of it by itself, at the same time as the others: they share what memory gives, as in a step,
@@ -127,8 +122,7 @@ CostTable measure_costs(const fs::path& disk) {
           x.leading(at, at + 1).data<float>());
     };
     for (std::size_t i = 0; i < std::size(widths); ++i) {
-      const std::int64_t group =
-          MemoryPlan{}.group_size * (quant::uses_hadamard(widths[i]) ? 4 : 1);  // as policies have it
+      const std::int64_t group = quant::min_error_quantizer(widths[i]).group_size(MemoryPlan{}.group_size);
       const quant::QuantConfig coding = quant::min_error_config(widths[i], {.size = group});
       works.at(2 + 2 * i) = [&, i, coding] {
         codes.at(i) = {};  // the memory of the codes before is taken again, as in training
@@ -148,11 +142,14 @@ CostTable measure_costs(const fs::path& disk) {
   // How much longer than by the nominal rate products take here: the unit of all the others.
   const double slower = seconds[0] * nominal.macs / (elements * channels);
   costs.bytes = rounded(2 * bytes / seconds[1] * slower, nominal.bytes);
-  double coding[2] = {};  // dithered, Hadamard
+  std::map<std::string, std::vector<double>> coding;  // seconds by quantizer
   for (std::size_t i = 0; i < std::size(widths); ++i)
-    coding[quant::uses_hadamard(widths[i]) ? 1 : 0] += (seconds[2 + 2 * i] + 2 * seconds[3 + 2 * i]) / 2;
-  costs.dithered = rounded(coding[0] / bytes / slower, nominal.dithered);
-  costs.hadamard = rounded(coding[1] / bytes / slower, nominal.hadamard);
+    coding[std::string(quant::min_error_config(widths[i], {}).quantizer)].push_back(seconds[2 + 2 * i] +
+                                                                                    2 * seconds[3 + 2 * i]);
+  for (const auto& [name, all] : coding) {
+    const double mean = std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+    costs.coding[name] = rounded(mean / bytes / slower, quant::quantizers().get(name)->seconds_per_byte());
+  }
   costs.disk = machine_costs().disk;
   if (!disk.empty())  // disks differ by more than processors do
     costs.disk = nominal.disk * std::exp2(std::round(2 * std::log2(disk_rate(disk) * slower / nominal.disk)) / 2);
@@ -176,14 +173,16 @@ CostTable machine_costs() {
   const auto entry = all.find(entry_name());
   if (entry == all.end() || !entry->is_object()) return {};
   CostTable costs;
-  for (const auto& [name, cost] : named) {
+  const auto read = [&](const std::string& name, double& cost) {
     const auto value = entry->find(name);
-    if (value == entry->end() || !value->is_number()) return {};
-    costs.*cost = value->get<double>();
-    if (!std::isfinite(costs.*cost) || costs.*cost <= 0) return {};
-  }
-  if (const auto disk = entry->find("disk"); disk != entry->end() && disk->is_number() && disk->get<double>() > 0)
-    costs.disk = disk->get<double>();
+    if (value == entry->end() || !value->is_number()) return false;
+    cost = value->get<double>();
+    return std::isfinite(cost) && cost > 0;
+  };
+  if (!read("bytes", costs.bytes)) return {};
+  if (double disk = 0; read("disk", disk)) costs.disk = disk;
+  for (const std::string& name : quant::quantizers().names())
+    if (double rate = 0; read(name, rate)) costs.coding[name] = rate;
   return costs;
 }
 
@@ -195,8 +194,9 @@ CostTable calibrate(const fs::path& disk) {
   fs::create_directories(file.parent_path(), failed);
   const CostTable measured = measure_costs(disk);
   json all = read_file(), entry;
-  for (const auto& [name, cost] : named) entry[name] = measured.*cost;
+  entry["bytes"] = measured.bytes;
   entry["disk"] = measured.disk;
+  for (const auto& [name, rate] : measured.coding) entry[name] = rate;
   all[entry_name()] = entry;
   write_file_atomically(file, all.dump(2) + "\n");
   return measured;

@@ -77,8 +77,7 @@ HoldPlan choose_ways(std::span<const std::vector<HoldCost>> tensors, std::int64_
 
 std::int64_t held_bytes(const BitChoice& choice, int bits) {
   if (bits == exact_bits) return choice.exact_bytes;
-  return (quant::uses_hadamard(bits) ? choice.hadamard_bytes : choice.range_bytes) +
-         quant::code_bytes(choice.elements, bits);
+  return choice.range_bytes.at(static_cast<std::size_t>(bits)) + quant::code_bytes(choice.elements, bits);
 }
 
 double code_variance(int bits) { return bits == exact_bits ? 0 : quant::relative_error(bits); }

@@ -30,10 +30,9 @@ HoldPlan choose_ways(std::span<const std::vector<HoldCost>> tensors, std::int64_
 /// A tensor whose bits are to be chosen.
 struct BitChoice {
   std::int64_t elements = 0;
-  std::int64_t range_bytes = 0;     // bytes of steps and origins
-  std::int64_t hadamard_bytes = 0;  // bytes of steps and means, with few bits (quant::uses_hadamard)
-  double sensitivity = 0;           // gradient variance per relative squared error of the tensor
-  std::int64_t exact_bytes = 0;     // bytes of the unquantized tensor, if it may be kept; otherwise 0
+  std::array<std::int64_t, 9> range_bytes{};  // by bits: what is held beside the codes
+  double sensitivity = 0;                     // gradient variance per relative squared error of the tensor
+  std::int64_t exact_bytes = 0;               // bytes of the unquantized tensor, if it may be kept; otherwise 0
 };
 
 /// The number of bits that denotes an unquantized tensor.

@@ -2,10 +2,13 @@
 #pragma once
 
 #include "autograd/plan/bit_allocation.h"
-#include "ops/quantize/quantize.h"
+#include "ops/quantize/quantizer.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
 
 namespace lacuna {
 
@@ -13,10 +16,10 @@ namespace lacuna {
 struct CostTable {
   double macs = 1.5e11;   // multiply-adds per second in matrix products
   double bytes = 4.5e10;  // bytes per second, read or written, in a memory-bound pass
-  // Seconds per byte of a quantized tensor: encoded once, decoded about twice in backward.
-  double dithered = 6.5e-11;
-  double hadamard = 1.5e-10;  // with few bits (quant::uses_hadamard)
-  double disk = 1e9;          // bytes per second, written or read, of the disk in memory.offload
+  double disk = 1e9;      // bytes per second, written or read, of the disk in memory.offload
+
+  /// By quantizer, where it was measured: seconds per byte of a tensor that is encoded once and decoded about twice.
+  std::map<std::string, double, std::less<>> coding{};
 
   double op_seconds(std::int64_t op_macs, std::int64_t op_bytes) const {
     return std::max(static_cast<double>(op_macs) / macs, static_cast<double>(op_bytes) / bytes);
@@ -24,7 +27,10 @@ struct CostTable {
   /// Time to quantize and decode a tensor; 0 at `exact_bits`.
   double quantize_seconds(std::int64_t tensor_bytes, int bits) const {
     if (bits == exact_bits) return 0;
-    return (quant::uses_hadamard(bits) ? hadamard : dithered) * static_cast<double>(tensor_bytes);
+    const auto measured = coding.find(quant::min_error_config(bits, {}).quantizer);
+    const double rate =
+        measured != coding.end() ? measured->second : quant::min_error_quantizer(bits).seconds_per_byte();
+    return rate * static_cast<double>(tensor_bytes);
   }
   /// Time to rematerialize a tensor in backward: one tensor is read and this one is written.
   double rematerialize_seconds(std::int64_t tensor_bytes) const {

@@ -57,7 +57,7 @@ quant::QuantConfig Adaptive::config_of(const SavedTensorInfo& info) {
   // these are 3, which calibration by draws needs: from 4 bits on no means are stored, and if the means are most of the
   // values, calibration would measure only them.
   if (tensor.bits == 0) {
-    const std::int64_t ranges = std::max(tensor.choice.range_bytes, tensor.choice.hadamard_bytes);
+    const std::int64_t ranges = std::ranges::max(tensor.choice.range_bytes);
     const double own = bits_ - 8.0 * static_cast<double>(ranges) / static_cast<double>(tensor.choice.elements);
     tensor.bits = std::clamp(static_cast<int>(std::floor(own)), 1, 8);
   }
@@ -132,7 +132,7 @@ Adaptive::Plan Adaptive::divided() const {
     for (const Planned* tensor : tensors) {
       const BitChoice& choice = choices.emplace_back(tensor->choice);
       all += static_cast<double>(choice.elements);
-      ranges += quant::uses_hadamard(static_cast<int>(bits_)) ? choice.hadamard_bytes : choice.range_bytes;
+      ranges += choice.range_bytes.at(static_cast<std::size_t>(bits_));
       const double by_size = usual * static_cast<double>(choice.elements);
       choices.back().sensitivity =
           tensor->measured && sensitivity > 0 ? std::max(tensor->sensitivity, least_share_of_usual * by_size) : by_size;
@@ -166,11 +166,11 @@ std::map<std::string, Tensor> Adaptive::state() const {
   state.emplace("planned for", Tensor::from(planned_for, {2}));
   for (const auto& [key, tensor] : after_pass()) {
     const std::vector<double> numbers{static_cast<double>(tensor.choice.elements),
-                                      static_cast<double>(tensor.choice.range_bytes),
+                                      static_cast<double>(tensor.choice.range_bytes[8]),
                                       tensor.sensitivity,
                                       tensor.measured ? 1.0 : 0.0,
                                       static_cast<double>(tensor.bits),
-                                      static_cast<double>(tensor.choice.hadamard_bytes)};
+                                      static_cast<double>(tensor.choice.range_bytes[1])};
     state.emplace(std::string(tensor_prefix) + key, Tensor::from(numbers, {numbers_a_tensor}));
   }
   return state;
@@ -187,14 +187,13 @@ void Adaptive::set_state(const std::map<std::string, Tensor>& state) {
     if (!counts || !std::isfinite(numbers[2]) || numbers[2] < 0)
       reject(
           "memory policy adaptive: expected elements, bytes of ranges, a sensitivity, whether it was measured, "
-          "bits and bytes of means for \"{}\", got {}",
+          "bits and bytes of ranges for \"{}\", got {}",
           name, fmt::join(std::span(numbers, numbers_a_tensor), ", "));
-    return Planned{.choice = {.elements = static_cast<std::int64_t>(numbers[0]),
-                              .range_bytes = static_cast<std::int64_t>(numbers[1]),
-                              .hadamard_bytes = static_cast<std::int64_t>(numbers[5])},
-                   .sensitivity = numbers[2],
-                   .measured = numbers[3] != 0,
-                   .bits = static_cast<int>(numbers[4])};
+    BitChoice choice{.elements = static_cast<std::int64_t>(numbers[0])};  // until the next pass sets it
+    choice.range_bytes[8] = static_cast<std::int64_t>(numbers[1]);
+    choice.range_bytes[1] = static_cast<std::int64_t>(numbers[5]);
+    return Planned{
+        .choice = choice, .sensitivity = numbers[2], .measured = numbers[3] != 0, .bits = static_cast<int>(numbers[4])};
   };
   Plan tensors;
   std::int64_t passes = 0;

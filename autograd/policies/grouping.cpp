@@ -1,16 +1,14 @@
 #include "autograd/policies/grouping.h"
 
-#include <algorithm>
+#include "ops/quantize/quantizer.h"
 
 namespace lacuna {
 namespace {
 
-constexpr std::int64_t longest_group = quant::max_hadamard_group;
-
 /// The number of a token's channels that share a range, if the op hints that tokens' scales differ; 0 otherwise.
 std::int64_t token_group(const SavedTensorInfo& info) {
   constexpr std::int64_t shortest = 16;
-  const std::int64_t channels = info.shape.back(), parts = (channels + longest_group - 1) / longest_group;
+  const std::int64_t channels = info.shape.back(), parts = (channels + quant::longest_group - 1) / quant::longest_group;
   return info.groups == Groups::token && channels >= shortest && channels % parts == 0 ? channels / parts : 0;
 }
 
@@ -22,15 +20,15 @@ quant::Grouping run_groups(const SavedTensorInfo& info, std::int64_t size) {
 }
 
 quant::QuantConfig run_config(const SavedTensorInfo& info, int bits, std::int64_t size) {
-  constexpr std::int64_t together = 4;
-  if (quant::uses_hadamard(bits)) size = std::min(together * size, longest_group);
-  return quant::min_error_config(bits, run_groups(info, size));
+  return quant::min_error_config(bits, run_groups(info, quant::min_error_quantizer(bits).group_size(size)));
 }
 
 BitChoice bit_choice(const SavedTensorInfo& info, std::int64_t size) {
-  return {.elements = info.shape.count(),
-          .range_bytes = quant::range_bytes(info.shape, run_config(info, 8, size)),
-          .hadamard_bytes = quant::range_bytes(info.shape, run_config(info, 1, size))};
+  BitChoice choice{.elements = info.shape.count()};
+  for (int bits = 1; bits <= 8; ++bits)
+    choice.range_bytes.at(static_cast<std::size_t>(bits)) =
+        quant::range_bytes(info.shape, run_config(info, bits, size));
+  return choice;
 }
 
 bool lies_by_heads(const SavedTensorInfo& info) { return info.groups == Groups::head && info.shape.rank() == 4; }

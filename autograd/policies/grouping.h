@@ -9,8 +9,8 @@ namespace lacuna {
 /// Groups of `size` consecutive elements, or of one token or equal parts of it if the op hints that tokens have
 /// different ranges.
 quant::Grouping run_groups(const SavedTensorInfo& info, std::int64_t size);
-/// The configuration with the least error for `bits`, in run_groups of `size`. With a Hadamard transform, groups are
-/// four times as long, since after the transform a longer group has no wider range.
+/// The configuration with the least error for `bits`, in run_groups of `size`, or as many times that as the quantizer
+/// does best with.
 quant::QuantConfig run_config(const SavedTensorInfo& info, int bits, std::int64_t size);
 /// The bytes of run_config for any number of bits. The sensitivity is not set.
 BitChoice bit_choice(const SavedTensorInfo& info, std::int64_t size);

@@ -83,7 +83,7 @@ class Mesa final : public QuantizingPolicy {
         decay_(options.decay),
         by_sample_(options.ranges == Ranges::sample),
         by_tensor_(options.groups == Groups::tensor),
-        rounding_(options.rounding == Rounds::nearest ? quant::Rounding::nearest : quant::Rounding::stochastic),
+        quantizer_(options.rounding == Rounds::nearest ? "nearest" : "stochastic"),
         symmetric_(options.symmetric) {
     if (by_sample_ && symmetric_) reject("memory policy mesa: symmetric goes with ranges: running, got ranges: sample");
     for (const Switch& one : switches)
@@ -139,7 +139,7 @@ class Mesa final : public QuantizingPolicy {
         info.readers, [&](const Reader& reader) { return reader.need != Need::sign && !off_.contains(reader.kind); });
   }
   quant::QuantConfig config_of(const SavedTensorInfo& info) override {
-    return {.bits = bits_, .grouping = groups_of(info), .rounding = rounding_};
+    return {.bits = bits_, .grouping = groups_of(info), .quantizer = quantizer_};
   }
   quant::Grouping groups_of(const SavedTensorInfo& info) const {
     if (by_sample_) {
@@ -164,7 +164,7 @@ class Mesa final : public QuantizingPolicy {
   std::int64_t group_size_;
   double decay_;
   bool by_sample_, by_tensor_;
-  quant::Rounding rounding_;
+  std::string_view quantizer_;
   bool symmetric_;
   std::set<OpKind> off_;
   std::map<std::string, RunningRanges> running_;

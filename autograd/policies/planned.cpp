@@ -18,7 +18,7 @@ Hold planned_hold(const SavedTensorInfo& info, int bits, bool quantizes, std::in
   const Hold lossless = beside_quantized(decide_exactly(info), info);
   if (lossless.kind != Hold::keep || bits == exact_bits || !worth_quantizing(info)) return lossless;
   // Images have 8 bits originally.
-  if (info.is_input()) return hold_quantized(lossless, info, {.bits = 8, .rounding = quant::Rounding::dithered});
+  if (info.is_input()) return hold_quantized(lossless, info, quant::min_error_config(8, {}));
   return hold_quantized(lossless, info, run_config(info, bits, group_size));
 }
 

@@ -46,7 +46,7 @@ Hold QuantizingPolicy::decide(const SavedTensorInfo& info) {
   if (holds_slopes_ && info.results_unread)
     if (const quant::SlopeLevels* const slopes = slopes_of(info)) return {.kind = Hold::quantize, .slopes = slopes};
   // Images have 8 bits originally; with fewer, the first layer would be trained on different images.
-  if (info.is_input()) return hold_quantized(lossless, info, {.bits = 8, .rounding = quant::Rounding::dithered});
+  if (info.is_input()) return hold_quantized(lossless, info, quant::min_error_config(8, {}));
   const quant::QuantConfig config = config_of(info);
   Hold hold = hold_quantized(lossless, info, config);
   hold.running = running_of(info, config);

@@ -10,6 +10,7 @@
 #include "ops/curves/activation_kernels.h"
 #include "ops/curves/dropout.h"
 #include "ops/curves/softmax.h"
+#include "ops/formulas.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/layer_norm.h"
 #include "ops/products/gemm.h"
@@ -140,23 +141,22 @@ class Kernels {
 void add_quantizers(Kernels& kernels, const Tensor& x) {
   const Tensor out = empty_like(x);
   for (const int bits : {8, 4, 2})
-    for (const auto& [label, rounding] :
-         {std::pair{"stochastic", quant::Rounding::stochastic}, {"dithered", quant::Rounding::dithered}}) {
+    for (const std::string_view rounding : {"stochastic", "dithered"}) {
       const quant::QuantConfig config{bits, {}, rounding};
       quant::QuantizedTensor codes = quant::quantize(x, config, 1);
       const std::int64_t bytes = x.bytes() + codes.bytes.bytes();
-      const std::string name = fmt::format("{} bits, {}", bits, label);
+      const std::string name = fmt::format("{} bits, {}", bits, rounding);
       kernels.add("quantize to " + name, bytes, [&] {
         codes = {};
         codes = quant::quantize(x, config, 1);
       });
       kernels.add("dequantize " + name, bytes, [&] { quant::dequantize(codes, 0, x.count(), out); });
     }
-  const quant::QuantConfig config{4, {}, quant::Rounding::dithered};
+  const quant::QuantConfig config{4, {}, "dithered"};
   const Operand codes(QuantizedForm{quant::quantize(x, config, 1)}, x.shape(), x.dtype(), x.device(), {}, {});
   const std::int64_t code_bytes = codes.as<QuantizedForm>()->values.bytes.bytes();
   kernels.add("gelu backward from 4 bits", 2 * x.bytes() + code_bytes,
-              [&] { gelu_erf_backward(x.device(), codes, x, out); });
+              [&] { curve_backward<formula::GeluErf>(x.device(), codes, x, out); });
 }
 
 void add_optimizer(Kernels& kernels) {

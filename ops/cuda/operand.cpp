@@ -1,15 +1,16 @@
 #include "ops/cuda/operand.h"
 
+#include "ops/quantize/affine.h"
 #include "ops/quantize/layout.h"
 
 namespace lacuna::cuda {
 
 std::optional<SavedValues> saved_codes(const Operand& operand) {
   const auto* const form = operand.as<QuantizedForm>();
-  if (form == nullptr || form->signs.defined() || form->coarser ||
-      form->values.config.rounding == quant::Rounding::hadamard)
-    return std::nullopt;
+  if (form == nullptr || form->signs.defined() || form->coarser) return std::nullopt;
   const quant::QuantizedTensor& quantized = form->values;
+  const quant::AffineQuantizer* const affine = quant::affine_quantizer_of(quantized.config);
+  if (affine == nullptr) return std::nullopt;
   const quant::Layout layout(quantized.shape, quantized.config, quantized.bytes.raw());
   if (layout.kind != quant::Grouping::Kind::consecutive || (layout.size % 8 != 0 && layout.size < layout.count))
     return std::nullopt;
@@ -18,7 +19,7 @@ std::optional<SavedValues> saved_codes(const Operand& operand) {
                      .group = (layout.size + 7) / 8 * 8,
                      .key = quantized.key,
                      .bits = layout.bits,
-                     .dithered = quantized.config.rounding == quant::Rounding::dithered};
+                     .dithered = affine->rounding() == quant::Rounding::dithered};
 }
 
 }  // namespace lacuna::cuda

@@ -33,28 +33,14 @@ void backward_on_cpu(const Operand& saved, const Tensor& dy, const Tensor& dx) {
   });
 }
 
-const RegisterKernel cpu_gelu_erf{gelu_erf, DeviceKind::cpu, apply_on_cpu<formula::GeluErf>};
-const RegisterKernel cpu_gelu_tanh{gelu_tanh, DeviceKind::cpu, apply_on_cpu<formula::GeluTanh>};
+// On meta, backward allocates what row blocks are decoded into.
+#define LACUNA_REGISTER(C)                                                                            \
+  const RegisterKernel cpu_##C{curve_forward<formula::C>, DeviceKind::cpu, apply_on_cpu<formula::C>}; \
+  const RegisterKernel cpu_##C##_backward{                                                            \
+      curve_backward<formula::C>, {DeviceKind::cpu, DeviceKind::meta}, backward_on_cpu<formula::C##Backward>};
+LACUNA_CURVES(LACUNA_REGISTER)
+
 const RegisterKernel cpu_relu{relu_forward, DeviceKind::cpu, apply_on_cpu<formula::Relu>};
-const RegisterKernel cpu_silu{silu_forward, DeviceKind::cpu, apply_on_cpu<formula::Silu>};
-const RegisterKernel cpu_quick_gelu{quick_gelu_forward, DeviceKind::cpu, apply_on_cpu<formula::QuickGelu>};
-const RegisterKernel cpu_sigmoid{sigmoid_forward, DeviceKind::cpu, apply_on_cpu<formula::Sigmoid>};
-const RegisterKernel cpu_tanh{tanh_forward, DeviceKind::cpu, apply_on_cpu<formula::Tanh>};
-
-// On meta these allocate what row blocks are decoded into.
-const RegisterKernel cpu_gelu_erf_backward{
-    gelu_erf_backward, {DeviceKind::cpu, DeviceKind::meta}, backward_on_cpu<formula::GeluErfBackward>};
-const RegisterKernel cpu_gelu_tanh_backward{
-    gelu_tanh_backward, {DeviceKind::cpu, DeviceKind::meta}, backward_on_cpu<formula::GeluTanhBackward>};
-const RegisterKernel cpu_silu_backward{
-    silu_backward, {DeviceKind::cpu, DeviceKind::meta}, backward_on_cpu<formula::SiluBackward>};
-const RegisterKernel cpu_quick_gelu_backward{
-    quick_gelu_backward, {DeviceKind::cpu, DeviceKind::meta}, backward_on_cpu<formula::QuickGeluBackward>};
-const RegisterKernel cpu_sigmoid_backward{
-    sigmoid_backward, {DeviceKind::cpu, DeviceKind::meta}, backward_on_cpu<formula::SigmoidBackward>};
-const RegisterKernel cpu_tanh_backward{
-    tanh_backward, {DeviceKind::cpu, DeviceKind::meta}, backward_on_cpu<formula::TanhBackward>};
-
 const RegisterKernel cpu_relu_backward{
     relu_backward, DeviceKind::cpu, [](const Tensor& y, const Tensor& dy, const Tensor& dx) {
       with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
@@ -62,30 +48,49 @@ const RegisterKernel cpu_relu_backward{
       });
     }};
 
+struct Kernels {
+  const ActivationKernel& forward;
+  const ActivationGradientKernel& backward;
+};
+template <class C>
+constexpr Kernels kernels{curve_forward<C>, curve_backward<C>};
+
+const Kernels& kernels_of(const Gelu& op) {
+  return op.form == Gelu::Form::erf ? kernels<formula::GeluErf> : kernels<formula::GeluTanh>;
+}
+const Kernels& kernels_of(const Silu&) { return kernels<formula::Silu>; }
+const Kernels& kernels_of(const QuickGelu&) { return kernels<formula::QuickGelu>; }
+const Kernels& kernels_of(const Sigmoid&) { return kernels<formula::Sigmoid>; }
+const Kernels& kernels_of(const Tanh&) { return kernels<formula::Tanh>; }
+
 Tensor applied(const ActivationKernel& kernel, const Tensor& x) {
   Tensor y = empty_like(x);
   kernel(y.device(), x, y);
   return y;
 }
 
-/// dx in place of dy if nobody else sees its memory.
-Tensor gradient_of(const ActivationGradientKernel& kernel, const Tensor& dy, const Operand& saved) {
-  Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
-  kernel(dx.device(), saved, dy, dx);
-  return dx;
-}
-
 }  // namespace
 
-Tensor Gelu::forward(std::span<const Tensor> inputs) const {
-  return applied(form == Form::erf ? gelu_erf : gelu_tanh, inputs[x]);
+template <class Op, Source from>
+Tensor Curve<Op, from>::forward(std::span<const Tensor> inputs) const {
+  return applied(kernels_of(static_cast<const Op&>(*this)).forward, inputs[x]);
 }
-void Gelu::backward(const Tensor& dy, const Saved<Gelu>& saved, Grads& grads) const {
-  grads[x] = gradient_of(form == Form::erf ? gelu_erf_backward : gelu_tanh_backward, dy, saved.get<input(x)>());
+template <class Op, Source from>
+void Curve<Op, from>::backward(const Tensor& dy, const Saved<Op>& saved, Grads& grads) const {
+  const Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());  // in place of dy if nobody else sees its memory
+  kernels_of(static_cast<const Op&>(*this)).backward(dx.device(), saved.template get<from>(), dy, dx);
+  grads[x] = dx;
 }
-void Gelu::rematerialize(const RematInputs<Gelu>& from, const Tensor& out) const {
-  (form == Form::erf ? gelu_erf : gelu_tanh)(out.device(), from.get<input(x)>(), out);
+template <class Op, Source from>
+void Curve<Op, from>::rematerialize(const RematInputs<Op>& rows, const Tensor& out) const {
+  kernels_of(static_cast<const Op&>(*this)).forward(out.device(), rows.template get<input(x)>(), out);
 }
+
+template struct Curve<Gelu, input(0)>;
+template struct Curve<Silu, input(0)>;
+template struct Curve<QuickGelu, input(0)>;
+template struct Curve<Sigmoid, output>;
+template struct Curve<Tanh, output>;
 
 Tensor Relu::forward(std::span<const Tensor> inputs) const { return applied(relu_forward, inputs[x]); }
 void Relu::backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const {
@@ -100,38 +105,6 @@ void Relu::backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const {
 void Relu::rematerialize(const RematInputs<Relu>& from, const Tensor& out) const {
   if (!from.signs().defined()) return relu_forward(out.device(), from.get<input(x)>(), out);
   quant::rectify(from.get<input(x)>(), from.signs(), from.first_element(), out);
-}
-
-Tensor Silu::forward(std::span<const Tensor> inputs) const { return applied(silu_forward, inputs[x]); }
-void Silu::backward(const Tensor& dy, const Saved<Silu>& saved, Grads& grads) const {
-  grads[x] = gradient_of(silu_backward, dy, saved.get<input(x)>());
-}
-void Silu::rematerialize(const RematInputs<Silu>& from, const Tensor& out) const {
-  silu_forward(out.device(), from.get<input(x)>(), out);
-}
-
-Tensor QuickGelu::forward(std::span<const Tensor> inputs) const { return applied(quick_gelu_forward, inputs[x]); }
-void QuickGelu::backward(const Tensor& dy, const Saved<QuickGelu>& saved, Grads& grads) const {
-  grads[x] = gradient_of(quick_gelu_backward, dy, saved.get<input(x)>());
-}
-void QuickGelu::rematerialize(const RematInputs<QuickGelu>& from, const Tensor& out) const {
-  quick_gelu_forward(out.device(), from.get<input(x)>(), out);
-}
-
-Tensor Sigmoid::forward(std::span<const Tensor> inputs) const { return applied(sigmoid_forward, inputs[x]); }
-void Sigmoid::backward(const Tensor& dy, const Saved<Sigmoid>& saved, Grads& grads) const {
-  grads[x] = gradient_of(sigmoid_backward, dy, saved.get<output>());
-}
-void Sigmoid::rematerialize(const RematInputs<Sigmoid>& from, const Tensor& out) const {
-  sigmoid_forward(out.device(), from.get<input(x)>(), out);
-}
-
-Tensor Tanh::forward(std::span<const Tensor> inputs) const { return applied(tanh_forward, inputs[x]); }
-void Tanh::backward(const Tensor& dy, const Saved<Tanh>& saved, Grads& grads) const {
-  grads[x] = gradient_of(tanh_backward, dy, saved.get<output>());
-}
-void Tanh::rematerialize(const RematInputs<Tanh>& from, const Tensor& out) const {
-  tanh_forward(out.device(), from.get<input(x)>(), out);
 }
 
 }  // namespace lacuna

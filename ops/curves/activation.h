@@ -7,18 +7,45 @@
 
 namespace lacuna {
 
-/// Gaussian error linear unit, x·Φ(x). `tanh` is the usual approximation (Hendrycks and Gimpel 2016, section 2).
-struct Gelu {
+/// A curve whose derivative follows from `from`, its input or its output.
+template <class Op, Source from>
+struct Curve {
   enum Input { x };
-  enum class Form : std::uint8_t { erf, tanh } form = Form::erf;
-  static constexpr std::string_view name = "gelu";
   static constexpr OpKind kind = OpKind::activation;
-  static constexpr const quant::SlopeLevels* slopes = &quant::gelu_slopes;
-  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
+  static constexpr std::array saves{Save{.from = from, .need = Need::value, .for_grad_of = {x}}};
   static constexpr std::array rematerializes{rows_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(const Tensor& dy, const Saved<Gelu>& saved, Grads& grads) const;
-  void rematerialize(const RematInputs<Gelu>& from, const Tensor& out) const;
+  void backward(const Tensor& dy, const Saved<Op>& saved, Grads& grads) const;
+  void rematerialize(const RematInputs<Op>& rows, const Tensor& out) const;
+};
+
+/// Gaussian error linear unit, x·Φ(x). `tanh` is the usual approximation (Hendrycks and Gimpel 2016, section 2).
+struct Gelu : Curve<Gelu, input(0)> {
+  enum class Form : std::uint8_t { erf, tanh } form;
+  explicit Gelu(Form which = Form::erf) : form(which) {}
+  static constexpr std::string_view name = "gelu";
+  static constexpr const quant::SlopeLevels* slopes = &quant::gelu_slopes;
+};
+
+/// Sigmoid linear unit, x·σ(x).
+struct Silu : Curve<Silu, input(0)> {
+  static constexpr std::string_view name = "silu";
+  static constexpr const quant::SlopeLevels* slopes = &quant::silu_slopes;
+};
+
+/// x·σ(1.702·x), an approximation of GELU.
+struct QuickGelu : Curve<QuickGelu, input(0)> {
+  static constexpr std::string_view name = "quick_gelu";
+};
+
+/// σ(x) = 1 / (1 + e^-x).
+struct Sigmoid : Curve<Sigmoid, output> {
+  static constexpr std::string_view name = "sigmoid";
+};
+
+/// Hyperbolic tangent.
+struct Tanh : Curve<Tanh, output> {
+  static constexpr std::string_view name = "tanh";
 };
 
 /// Rectified linear unit, max(x, 0): backward needs a bit an element.
@@ -31,55 +58,6 @@ struct Relu {
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const;
   void rematerialize(const RematInputs<Relu>& from, const Tensor& out) const;
-};
-
-/// Sigmoid linear unit, x·σ(x).
-struct Silu {
-  enum Input { x };
-  static constexpr std::string_view name = "silu";
-  static constexpr OpKind kind = OpKind::activation;
-  static constexpr const quant::SlopeLevels* slopes = &quant::silu_slopes;
-  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
-  static constexpr std::array rematerializes{rows_of(input(x))};
-  Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(const Tensor& dy, const Saved<Silu>& saved, Grads& grads) const;
-  void rematerialize(const RematInputs<Silu>& from, const Tensor& out) const;
-};
-
-/// x·σ(1.702·x), an approximation of GELU.
-struct QuickGelu {
-  enum Input { x };
-  static constexpr std::string_view name = "quick_gelu";
-  static constexpr OpKind kind = OpKind::activation;
-  static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x}}};
-  static constexpr std::array rematerializes{rows_of(input(x))};
-  Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(const Tensor& dy, const Saved<QuickGelu>& saved, Grads& grads) const;
-  void rematerialize(const RematInputs<QuickGelu>& from, const Tensor& out) const;
-};
-
-/// σ(x) = 1 / (1 + e^-x); its derivative is a function of its output.
-struct Sigmoid {
-  enum Input { x };
-  static constexpr std::string_view name = "sigmoid";
-  static constexpr OpKind kind = OpKind::activation;
-  static constexpr std::array saves{Save{.from = output, .need = Need::value, .for_grad_of = {x}}};
-  static constexpr std::array rematerializes{rows_of(input(x))};
-  Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(const Tensor& dy, const Saved<Sigmoid>& saved, Grads& grads) const;
-  void rematerialize(const RematInputs<Sigmoid>& from, const Tensor& out) const;
-};
-
-/// Hyperbolic tangent; its derivative is a function of its output.
-struct Tanh {
-  enum Input { x };
-  static constexpr std::string_view name = "tanh";
-  static constexpr OpKind kind = OpKind::activation;
-  static constexpr std::array saves{Save{.from = output, .need = Need::value, .for_grad_of = {x}}};
-  static constexpr std::array rematerializes{rows_of(input(x))};
-  Tensor forward(std::span<const Tensor> inputs) const;
-  void backward(const Tensor& dy, const Saved<Tanh>& saved, Grads& grads) const;
-  void rematerialize(const RematInputs<Tanh>& from, const Tensor& out) const;
 };
 
 }  // namespace lacuna

@@ -46,7 +46,7 @@ struct ChannelRows {
 
   /// Repeats the first `channels` elements of a vector [width], in place.
   template <class S>
-  S* repeated(S* vector) const {
+  [[gnu::noinline]] S* repeated(S* vector) const {
     for (std::int64_t i = channels; i < width; ++i) vector[i] = vector[i - channels];
     return vector;
   }

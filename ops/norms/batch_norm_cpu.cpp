@@ -7,6 +7,7 @@
 #include "ops/row_blocks.h"
 
 #include <cmath>
+#include <functional>
 #include <vector>
 
 namespace lacuna {
@@ -61,7 +62,7 @@ struct Normalized {
   Normalized(const ChannelRows& rows, S* scratch)  // [3, width]
       : mean(scratch), scale(mean + rows.width), bias(scale + rows.width) {}
 
-  void fill(const ChannelRows& rows, const BatchNormChannels& of) const {
+  [[gnu::noinline]] void fill(const ChannelRows& rows, const BatchNormChannels& of) const {
     const S *const weights = of.weight.data<S>(), *const variances = of.variance.data<S>();  // [C]
     rows.repeated(of.mean.data<S>(), mean);
 #pragma omp simd
@@ -203,9 +204,8 @@ class BackwardOnCpu {
   double scale(std::int64_t c) const { return static_cast<double>(given_.weight.data<S>()[c]) * rstd(c); }
 
   /// Calls `f(first row, rows, thread, x)` for blocks of `together` rows with the values of x there [rows, width];
-  /// without x, dy stands in for it: it is being read anyway.
-  template <class F>
-  void for_blocks_in_order(const F& f) const {
+  /// without x, dy stands in for it: it is being read anyway. One function for all forms, which compile slowly.
+  void for_blocks_in_order(const std::function<void(std::int64_t, std::int64_t, int, const T*)>& f) const {
     if (given_.x.defined())
       for_row_blocks(given_.x, rows_.partition(), [&](const RowBlock& block) {
         const std::int64_t begin = block.begin / rows_.repeats, end = block.end / rows_.repeats;
@@ -224,34 +224,24 @@ class BackwardOnCpu {
     expect(Gate::residual || !to_.residual.defined(), "batch norm: expected signs of the output beside a residual");
     const bool dx_needs_sums = to_.x.defined() && given_.own_statistics;
     // dx = g · slope + (x − mean) · tilt + level
-    const Tensor vectors = rows_.template scratch<S>(4, dy_.device());  // [slope, tilt, level, mean or zeros]
-    const auto vector = [&, at = vectors.data<S>()](int i) { return at == nullptr ? at : at + i * rows_.width; };
+    const Tensor vectors = rows_.template scratch<S>(4, dy_.device());
+    const Vectors own(vectors.data<S>(), rows_.width);
     if (to_.weight.defined() || to_.bias.defined() || dx_needs_sums) {
       const ChannelSums sums(rows_, dy_.device());
-      if (!is_meta()) {
-        if (given_.mean.defined())
-          rows_.repeated(given_.mean.data<S>(), vector(3));
-        else
-          std::fill_n(vector(3), rows_.width, S{});
-      }
+      fill_mean(own);
       for_blocks_in_order([&](std::int64_t first, std::int64_t count, int thread, const T* in) {
-        sums.add<S>(first, count, thread, GradientTerms<T, Gate>{dy_.data<T>(), in, vector(3), gate, rows_.width});
+        sums.add<S>(first, count, thread, GradientTerms<T, Gate>{dy_.data<T>(), in, own.mean, gate, rows_.width});
       });
-      if (!is_meta()) finish(sums, dx_needs_sums, vector);
-    }
-    if (!is_meta()) {
-      if (dx_needs_sums) {
-        for (int i = 0; i < 3; ++i) rows_.repeated(vector(i));
-      } else if (to_.x.defined()) {
-        for (std::int64_t c = 0; c < rows_.channels; ++c) vector(0)[c] = static_cast<S>(scale(c));
-        rows_.repeated(vector(0));
-      }
+      finish(sums, dx_needs_sums, own);
+    } else {
+      fill_slope(own);
     }
     if (dx_needs_sums) {
-      write(gate, [slope = vector(0), tilt = vector(1), level = vector(2), m = vector(3)](
-                      S g, S value, std::int64_t c) { return g * slope[c] + ((value - m[c]) * tilt[c] + level[c]); });
+      write(gate, [own](S g, S value, std::int64_t c) {
+        return g * own.slope[c] + ((value - own.mean[c]) * own.tilt[c] + own.level[c]);
+      });
     } else if (to_.x.defined()) {
-      write(gate, [slope = vector(0)](S g, S, std::int64_t c) { return g * slope[c]; });
+      write(gate, [slope = own.slope](S g, S, std::int64_t c) { return g * slope[c]; });
     } else if constexpr (Gate::residual) {
       if (to_.residual.defined())
         for_elements(
@@ -259,9 +249,29 @@ class BackwardOnCpu {
     }
   }
 
+  struct Vectors {                           // [width]
+    Vectors(S* scratch, std::int64_t width)  // [4, width], or null
+        : slope(scratch),
+          tilt(scratch == nullptr ? nullptr : slope + width),
+          level(scratch == nullptr ? nullptr : tilt + width),
+          mean(scratch == nullptr ? nullptr : level + width) {}
+    S *slope, *tilt, *level, *mean;
+  };
+  [[gnu::noinline]] void fill_mean(const Vectors& to) const {
+    if (is_meta()) return;
+    if (given_.mean.defined())
+      rows_.repeated(given_.mean.data<S>(), to.mean);
+    else
+      std::fill_n(to.mean, rows_.width, S{});
+  }
+  [[gnu::noinline]] void fill_slope(const Vectors& to) const {
+    if (is_meta() || !to_.x.defined()) return;
+    for (std::int64_t c = 0; c < rows_.channels; ++c) to.slope[c] = static_cast<S>(scale(c));
+    rows_.repeated(to.slope);
+  }
   /// Adds the gradients of weight and bias, and writes slope, tilt and level of dx.
-  template <class VectorAt>
-  void finish(const ChannelSums& sums, bool dx_needs_sums, const VectorAt& vector) const {
+  [[gnu::noinline]] void finish(const ChannelSums& sums, bool dx_needs_sums, const Vectors& to) const {
+    if (is_meta()) return;
     sums.finish();
     // dx needs the sums over the rows of all ranks; the gradients of weight and bias are summed later.
     std::vector<double> of_all;  // [2, C]
@@ -279,12 +289,14 @@ class BackwardOnCpu {
       if (to_.weight.defined()) to_.weight.data<S>()[c] += static_cast<S>(sums.second(c) * rstd(c));
       if (dx_needs_sums) {
         const double slope = scale(c), r = rstd(c);
-        vector(0)[c] = static_cast<S>(slope);
+        to.slope[c] = static_cast<S>(slope);
         const auto at = static_cast<std::size_t>(c), channels = static_cast<std::size_t>(rows_.channels);
-        vector(1)[c] = static_cast<S>(-slope * r * r * of_all[channels + at] / count);
-        vector(2)[c] = static_cast<S>(-slope * of_all[at] / count);
+        to.tilt[c] = static_cast<S>(-slope * r * r * of_all[channels + at] / count);
+        to.level[c] = static_cast<S>(-slope * of_all[at] / count);
       }
     }
+    if (!dx_needs_sums) return fill_slope(to);
+    for (S* const vector : {to.slope, to.tilt, to.level}) rows_.repeated(vector);
   }
 
   /// Writes dx = formula(g, x, place in its row) and, if it is wanted, the residual's gradient g.

@@ -46,8 +46,8 @@ class AffineDequantizer {
   explicit AffineDequantizer(const QuantizedTensor& quantized)
       : from_(quantized.shape, quantized.config, quantized.bytes.raw()),
         bytes_(quantized.bytes),
-        dithered_(quantized.config.rounding == Rounding::dithered),
-        draws_(quantized.key, quantized.config.rounding) {
+        dithered_(rounding_of(quantized.config) == Rounding::dithered),
+        draws_(quantized.key, rounding_of(quantized.config)) {
     if (from_.kind != Grouping::Kind::columns) return;
     const std::int64_t groups = (from_.columns + from_.size - 1) / from_.size;
     // Wide groups without dither are faster piece by piece: nothing is loaded but codes. So are long rows, whose lines

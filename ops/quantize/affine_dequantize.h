@@ -1,4 +1,4 @@
-// Affine codes to values on the CPU: dequantize() for every rounding but Rounding::hadamard.
+// Affine codes to values on the CPU.
 #pragma once
 
 #include "ops/quantize/quantize.h"

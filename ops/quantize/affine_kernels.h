@@ -3,6 +3,7 @@
 
 #include "core/dtype.h"
 #include "core/vector.h"
+#include "ops/quantize/affine.h"
 #include "ops/quantize/draws.h"
 #include "ops/quantize/group_params.h"
 #include "ops/quantize/layout.h"

@@ -53,7 +53,7 @@ template <class T>
 class BlockEncoder {
  public:
   BlockEncoder(const Layout& to, const QuantConfig& config, std::uint64_t key, std::int64_t begin)
-      : draws_(key, config.rounding), to_(to), first_(begin) {}
+      : draws_(key, rounding_of(config)), to_(to), first_(begin) {}
 
   /// Encodes elements [begin, end), which belong to one group.
   template <class T>

@@ -1,7 +1,7 @@
-// Values to affine codes on the CPU: quantize() for every rounding but Rounding::hadamard.
+// Values to affine codes on the CPU.
 #pragma once
 
-#include "ops/quantize/quantize_kernels.h"
+#include "ops/quantize/quantizer.h"
 
 namespace lacuna::quant {
 

@@ -17,7 +17,7 @@
 namespace lacuna::quant {
 
 QuantizedTensor stored_means(const QuantizedTensor& quantized) {
-  const Shape shape = means_shape(quantized.shape, quantized.config);
+  const Shape shape = means_shape(quantized.shape);
   const QuantConfig config = min_error_config(8, {});
   const std::int64_t own = quantized_bytes(shape, config), all = quantized.bytes.count();
   return {config, shape, DType::f32, quantized.bytes.reshape({all, 1}).leading(all - own, all).reshape({own}),
@@ -65,7 +65,7 @@ class Signs {
     return Lanes<Whole>{static_cast<Whole>(max - static_cast<int>(i))...};
   }
 
-  static constexpr std::size_t words = max_hadamard_group / 32, together = 8;
+  static constexpr std::size_t words = longest_group / 32, together = 8;
   typedef std::uint32_t Some __attribute__((vector_size(4 * together)));
   std::array<std::uint32_t, words> words_;
 };
@@ -93,7 +93,7 @@ static_assert(sizeof(HadamardParams) == group_params_bytes);
 bf16 nearest(double value) { return bf16(static_cast<float>(std::clamp(value, -max_finite<bf16>, max_finite<bf16>))); }
 
 template <class C>
-using Scratch = std::array<C, max_hadamard_group>;
+using Scratch = std::array<C, longest_group>;
 
 /// Channel means of consecutive samples.
 struct Means {
@@ -146,20 +146,20 @@ class GroupMeans {
   }
 
  private:
-  static constexpr std::int64_t max_repeated = max_hadamard_group;  // a group takes part of a longer row only
+  static constexpr std::int64_t max_repeated = longest_group;  // a group takes part of a longer row only
 
   std::int64_t offset_of(std::int64_t element) const {
     return (element / means_.sample - means_.first) * means_.columns;
   }
   void repeat(std::int64_t begin) {
-    const std::int64_t all = means_.columns + max_hadamard_group;
+    const std::int64_t all = means_.columns + longest_group;
     for (std::int64_t i = 0; i < all; i += means_.columns)
       std::copy_n(means_.values + begin, std::min(means_.columns, all - i), repeated_.data() + i);
     begin_ = begin;
   }
 
   alignas(64) Scratch<float> gathered_;
-  alignas(64) std::array<float, max_repeated + max_hadamard_group> repeated_;  // a sample's means, cyclically
+  alignas(64) std::array<float, max_repeated + longest_group> repeated_;  // a sample's means, cyclically
   const Means& means_;
   std::int64_t begin_ = -1;  // offset of the sample in repeated_
   lacuna::Range measured_{-1, -1};
@@ -203,9 +203,9 @@ Moments<C> moments_of(std::int64_t count, const F& value) {
 
 /// Quantizes transformed values as they come, and sums their product with what the codes stand for, in steps.
 template <class C>
-class Quantizer {
+class GroupQuantizer {
  public:
-  Quantizer(int bits, C deviation, std::uint8_t* codes)
+  GroupQuantizer(int bits, C deviation, std::uint8_t* codes)
       : top_(Whole{} + ((1 << bits) - 1)),
         codes_(codes),
         in_steps_(static_cast<C>(1 / max_quantizers[static_cast<std::size_t>(bits)].step) / deviation),
@@ -284,7 +284,7 @@ HadamardParams quantize_group(const CentredGroup<C>& group, std::int64_t count, 
   }
   alignas(64) Scratch<C> scratch;
   const C mean = static_cast<C>(static_cast<float>(group.mean));
-  const Quantizer<C> quantizer(bits, std::sqrt(group.variance), codes);
+  const GroupQuantizer<C> quantizer(bits, std::sqrt(group.variance), codes);
   const auto transformed_product = [&](const auto& value) {
     const auto take = [=, flips = &signs](std::int64_t i, C factor) {
       return flips->applied<C>(value(i) * factor - mean * factor, i);
@@ -293,7 +293,13 @@ HadamardParams quantize_group(const CentredGroup<C>& group, std::int64_t count, 
   };
   const auto raw = [values = group.values](std::int64_t i) { return load(values + i); };
   const auto centred = [raw, means = group.means](std::int64_t i) { return raw(i) - load_as<C>(means + i); };
-  const double product = group.means == nullptr ? transformed_product(raw) : transformed_product(centred);
+  const double product = [&] {
+    if constexpr (std::is_same_v<C, double>)  // rare: code once for both
+      return transformed_product(
+          [=, means = group.means](std::int64_t i) { return means == nullptr ? raw(i) : centred(i); });
+    else
+      return group.means == nullptr ? transformed_product(raw) : transformed_product(centred);
+  }();
   const double step = static_cast<double>(group.variance) * static_cast<double>(count) / product;
   return {nearest(group.means == nullptr ? -step : step), group.mean};
 }
@@ -377,7 +383,13 @@ void dequantize_group(const std::uint8_t* codes, std::int64_t count, int bits, c
     return (__builtin_convertvector(load_as<std::int32_t>(codes + i), Lanes<C>) - middle) * (step * factor);
   };
   const Signs* const flips = &signs;
-  if (means != nullptr && !std::signbit(static_cast<float>(params.step)))
+  if (std::signbit(static_cast<float>(params.step))) means = nullptr;
+  if constexpr (std::is_same_v<C, double>)  // rare: code once for both
+    hadamard_transform<Passes::writes_in_order>(
+        count, values.data(), take, [=](int, std::int64_t i, const Lanes<C>& some) {
+          write(flips->applied<C>(some, i) + (means == nullptr ? Lanes<C>{} + mean : load_as<C>(means + i) + mean), i);
+        });
+  else if (means != nullptr)
     hadamard_transform<Passes::writes_in_order>(count, values.data(), take,
                                                 [=](int, std::int64_t i, const Lanes<C>& some) {
                                                   write(flips->applied<C>(some, i) + (load_as<C>(means + i) + mean), i);
@@ -388,13 +400,28 @@ void dequantize_group(const std::uint8_t* codes, std::int64_t count, int bits, c
         [=](int, std::int64_t i, const Lanes<C>& some) { write(flips->applied<C>(some, i) + mean, i); });
 }
 
+/// The same, written to `out` [whole_vectors(count)], of float or bf16.
+template <class T>
+[[gnu::noinline]] void dequantize_narrow_group(const std::uint8_t* codes, std::int64_t count, int bits,
+                                               const float* means, const Signs& signs, HadamardParams params, T* out) {
+  dequantize_group<float>(codes, count, bits, means, signs, params,
+                          [out](const Lanes<float>& values, std::int64_t i) { store_as(values, out + i); });
+}
+/// The same for values that f32 may not hold.
+[[gnu::noinline]] void dequantize_wide_group(const std::uint8_t* codes, std::int64_t count, int bits,
+                                             const float* means, const Signs& signs, HadamardParams params,
+                                             Scratch<double>& out) {
+  dequantize_group<double>(codes, count, bits, means, signs, params,
+                           [&out](const Lanes<double>& values, std::int64_t i) { store(values, out.data() + i); });
+}
+
 /// Dequantizes elements [begin, end) into `out` on the calling thread.
 template <class T>
 void dequantize_groups(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Means& means,
                        T* out) {
   const Layout from(quantized.shape, quantized.config, quantized.bytes.raw());
-  alignas(64) std::array<std::uint8_t, max_hadamard_group + 2 * block> codes{};
-  std::array<T, max_hadamard_group> whole_group;
+  alignas(64) std::array<std::uint8_t, longest_group + 2 * block> codes{};
+  std::array<T, longest_group> whole_group;
   GroupMeans group_means(means);
   for (std::int64_t group = begin / from.size; group * from.size < end; ++group) {
     const std::int64_t at = group * from.size, count = from.length(group), start = at / block * block;
@@ -410,15 +437,20 @@ void dequantize_groups(const QuantizedTensor& quantized, std::int64_t begin, std
                          std::abs(static_cast<double>(static_cast<float>(params.mean))) +
                          std::abs(static_cast<double>(static_cast<float>(params.step))) * (1 << from.bits) *
                              std::sqrt(static_cast<double>(count));
-    if (reach <= std::min(max_finite<T>, 0x1p126))
-      dequantize_group<float>(own, count, from.bits, channel_means, signs, params,
-                              [to](const Lanes<float>& values, std::int64_t i) { store_as(values, to + i); });
-    else
-      dequantize_group<double>(own, count, from.bits, channel_means, signs, params,
-                               [to](const Lanes<double>& values, std::int64_t i) {
-                                 for (std::int64_t lane = 0; lane < lanes; ++lane)
-                                   to[i + lane] = clamp_finite<T>(values[lane]);
-                               });
+    if (reach <= std::min(max_finite<T>, 0x1p126)) {
+      if constexpr (std::is_same_v<T, double>) {  // rare: no code of its own
+        alignas(64) Scratch<float> narrow;
+        dequantize_narrow_group(own, count, from.bits, channel_means, signs, params, narrow.data());
+        std::copy_n(narrow.data(), whole_vectors(count), to);
+      } else {
+        dequantize_narrow_group(own, count, from.bits, channel_means, signs, params, to);
+      }
+    } else {
+      alignas(64) Scratch<double> wide;
+      dequantize_wide_group(own, count, from.bits, channel_means, signs, params, wide);
+      for (std::int64_t i = 0; i < whole_vectors(count); ++i)
+        to[i] = clamp_finite<T>(wide[static_cast<std::size_t>(i)]);
+    }
     if (to == whole_group.data()) std::copy(to + (low - at), to + (high - at), out + (low - begin));
   }
 }
@@ -485,14 +517,8 @@ const float* values_of(const Tensor& means) { return means.count() == 0 ? nullpt
 
 }  // namespace
 
-double hadamard_error(int bits) {
-  const double distortion = max_quantizers[static_cast<std::size_t>(bits)].distortion;
-  return distortion / (1 - distortion);
-}
-
-Shape means_shape(const Shape& shape, const QuantConfig& config) {
-  if (config.rounding != Rounding::hadamard || shape.rank() < 3 || shape.count() == 0 ||
-      shape.count() / shape.front() / shape.back() < min_positions)
+Shape means_shape(const Shape& shape) {
+  if (shape.rank() < 3 || shape.count() == 0 || shape.count() / shape.front() / shape.back() < min_positions)
     return {0, shape.back()};
   return {shape.front(), shape.back()};
 }

@@ -1,5 +1,4 @@
-// Quantization to 1 to 3 bits after a randomized Hadamard transform: quantize() and dequantize() for
-// Rounding::hadamard on the CPU.
+// Quantization to 1 to 3 bits after a randomized Hadamard transform, on the CPU.
 //
 // Each group is centred, its signs are flipped at random, and it is multiplied by an orthonormal Hadamard matrix. The
 // result is close to N(0, σ²) whatever the values were. For that distribution Max ("Quantizing for minimum distortion",
@@ -22,13 +21,8 @@ namespace lacuna::quant {
 
 inline constexpr int max_hadamard_bits = 3;
 
-/// Shape [samples, C] of the stored channel means; [0, C] if there are none: few positions per sample, or another
-/// rounding.
-Shape means_shape(const Shape& shape, const QuantConfig& config);
-
-/// Squared error of Max's quantizer relative to the variance of normal values, after scaling to zero bias: d / (1 - d)
-/// with his distortion d.
-double hadamard_error(int bits);
+/// Shape [samples, C] of the stored channel means; [0, C] if there are none, since positions per sample are few.
+Shape means_shape(const Shape& shape);
 
 /// The stored channel means of a tensor: dithered 8-bit codes behind everything else, with a key of their own.
 QuantizedTensor stored_means(const QuantizedTensor& quantized);
@@ -44,7 +38,7 @@ struct MaxQuantizer {
 inline constexpr std::array<MaxQuantizer, max_hadamard_bits + 1> max_quantizers{
     {{}, {1.5958, 0.3634}, {0.9957, 0.1188}, {0.5860, 0.03744}}};
 
-/// quantize(): writes `quantized.bytes`; shape, type and config have been checked.
+/// Writes `quantized.bytes`; shape, type and config have been checked.
 void quantize_hadamard(const Tensor& x, const QuantizedTensor& quantized);
 /// dequantize() of checked arguments.
 void dequantize_hadamard(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Tensor& out);

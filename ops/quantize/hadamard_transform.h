@@ -9,6 +9,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace lacuna::quant {
@@ -55,6 +56,21 @@ template <int vectors, class C, class Take, class Give>
     }
   }
 #pragma GCC unroll 16
+  for (int i = 0; i < vectors; ++i) give(i % 4, at + i * lanes, all[i]);
+}
+
+/// The same of any number of vectors, in loops: a fraction of the code, and slower.
+template <class C, class Take, class Give>
+inline void transform_part_in_loops(int vectors, std::int64_t at, C factor, const Take& take, Give& give) {
+  Lanes<C> all[max_vectors];
+  for (int i = 0; i < vectors; ++i) all[i] = butterflies<1, C>(take(at + i * lanes, factor));
+  for (int by = 1; by < vectors; by *= 2)
+    for (int i = 0; i < vectors; ++i) {
+      if ((i & by) != 0) continue;
+      const Lanes<C> sum = all[i] + all[i + by];
+      all[i + by] = all[i] - all[i + by];
+      all[i] = sum;
+    }
   for (int i = 0; i < vectors; ++i) give(i % 4, at + i * lanes, all[i]);
 }
 
@@ -144,10 +160,14 @@ template <Passes passes, class C, class Take, class Give>
   const std::int64_t together = std::min<std::int64_t>(shape.part, max_vectors * lanes);  // what registers hold
   const C factor = static_cast<C>(1 / std::sqrt(static_cast<double>(shape.parts == 3 ? shape.part : length)));
   const auto in_registers = [&](const auto& from, auto& to) __attribute__((always_inline)) {
-    with_vectors(
-        together / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
-          for (std::int64_t i = 0; i < length; i += vectors * lanes) transform_part<vectors, C>(i, factor, from, to);
-        });
+    if constexpr (std::is_same_v<C, float>)
+      with_vectors(
+          together / lanes, [&]<int vectors>(std::integral_constant<int, vectors>) __attribute__((always_inline)) {
+            for (std::int64_t i = 0; i < length; i += vectors * lanes) transform_part<vectors, C>(i, factor, from, to);
+          });
+    else  // values that f32 does not hold are rare
+      for (std::int64_t i = 0; i < length; i += together)
+        transform_part_in_loops<C>(static_cast<int>(together / lanes), i, factor, from, to);
   };
   if (length == together) return in_registers(take, give);
   const auto kept = [scratch](std::int64_t i, C) { return load(scratch + i); };

@@ -1,12 +1,11 @@
 #include "ops/quantize/quantize.h"
 
-#include "ops/quantize/affine_dequantize.h"
-#include "ops/quantize/affine_quantize.h"
-#include "ops/quantize/hadamard_quantize.h"
 #include "ops/quantize/layout.h"
-#include "ops/quantize/quantize_kernels.h"
+#include "ops/quantize/quantizer.h"
 
+#include <array>
 #include <cmath>
+#include <string>
 
 namespace lacuna::quant {
 namespace {
@@ -16,13 +15,9 @@ void check(const QuantConfig& config) {
   expect(config.grouping.size >= 1, "quantize: expected groups of one element or more, got {}", config.grouping.size);
   expect(config.grouping.row_axes >= 1, "quantize: expected rows of one axis or more, got {}",
          config.grouping.row_axes);
-  if (config.rounding != Rounding::hadamard) return;
-  const bool consecutive = config.grouping.kind == Grouping::Kind::consecutive;
-  expect(config.bits <= max_hadamard_bits && consecutive && config.grouping.size <= max_hadamard_group,
-         "quantize: a Hadamard transform goes with 1 to {} bits and groups of up to {} consecutive elements, got {} "
-         "bits and groups of {} {}",
-         max_hadamard_bits, max_hadamard_group, config.bits, config.grouping.size,
-         consecutive ? "consecutive elements" : "columns");
+  expect(quantizer_of(config).takes(config), "quantize: {} does not take {} bits in groups of {} {}", config.quantizer,
+         config.bits, config.grouping.size,
+         config.grouping.kind == Grouping::Kind::consecutive ? "consecutive elements" : "columns");
 }
 
 QuantizedTensor quantize_with(const Tensor& x, const QuantConfig& config, std::uint64_t key, const KnownRanges* known) {
@@ -32,29 +27,51 @@ QuantizedTensor quantize_with(const Tensor& x, const QuantConfig& config, std::u
       config, x.shape(), x.dtype(),
       Tensor::empty({quantized_bytes(x.shape(), config)}, DType::u8, x.device(), AllocationScope::current().purpose),
       key};
-  if (x.count() > 0) quantize_values(x.device(), x, quantized, known);
+  if (x.count() > 0) quantizer_of(config).encode(x, quantized, known);
   return quantized;
 }
 
-const RegisterKernel cpu_quantize{quantize_values,
-                                  {DeviceKind::cpu, DeviceKind::meta},
-                                  [](const Tensor& x, const QuantizedTensor& quantized, const KnownRanges* known) {
-                                    if (quantized.config.rounding == Rounding::hadamard)
-                                      quantize_hadamard(x, quantized);
-                                    else
-                                      quantize_affine(x, quantized, known);
-                                  }};
-const RegisterKernel cpu_dequantize{
-    dequantize_values,
-    {DeviceKind::cpu, DeviceKind::meta},
-    [](const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Tensor& out) {
-      if (quantized.config.rounding == Rounding::hadamard)
-        dequantize_hadamard(quantized, begin, end, out);
-      else
-        dequantize_affine(quantized, begin, end, out);
-    }};
+/// The names of the quantizers with the smallest error, among those of which `f` holds, by kind of groups and bits.
+class LeastError {
+ public:
+  template <class F>
+  explicit LeastError(const F& f) {
+    for (const std::string& name : quantizers().names())
+      for (const Grouping::Kind kind : {Grouping::Kind::consecutive, Grouping::Kind::columns})
+        for (int bits = 1; bits <= 8; ++bits) {
+          const QuantConfig config{.bits = bits, .grouping = {.kind = kind}, .quantizer = name};
+          const Quantizer& quantizer = quantizer_of(config);
+          std::string& least = names_.at(index(bits, kind));
+          if (f(quantizer) && quantizer.takes(config) &&
+              (least.empty() || quantizer.relative_error(bits) < quantizers().get(least)->relative_error(bits)))
+            least = name;
+        }
+  }
+  /// With bits and groups.
+  QuantConfig config(int bits, const Grouping& grouping) const {
+    expect(bits >= 1 && bits <= 8, "quantize: expected 1 to 8 bits, got {}", bits);
+    return {.bits = bits, .grouping = grouping, .quantizer = names_.at(index(bits, grouping.kind))};
+  }
+
+ private:
+  static std::size_t index(int bits, Grouping::Kind kind) {
+    return static_cast<std::size_t>(kind == Grouping::Kind::columns ? 9 + bits : bits);
+  }
+  std::array<std::string, 18> names_{};
+};
 
 }  // namespace
+
+Registry<std::unique_ptr<const Quantizer>>& quantizers() {
+  static Registry<std::unique_ptr<const Quantizer>> registry("quantizer");
+  return registry;
+}
+
+const Quantizer& quantizer_of(const QuantConfig& config) { return *quantizers().get(config.quantizer); }
+
+const Quantizer& min_error_quantizer(int bits, Grouping::Kind kind) {
+  return quantizer_of(min_error_config(bits, {.kind = kind}));
+}
 
 std::int64_t group_count(const Shape& shape, const Grouping& grouping) {
   const std::int64_t count = shape.count();
@@ -70,22 +87,19 @@ std::int64_t quantized_bytes(const Shape& shape, const QuantConfig& config) {
 }
 
 std::int64_t range_bytes(const Shape& shape, const QuantConfig& config) {
-  const Shape means = means_shape(shape, config);
-  return group_params_bytes * group_count(shape, config.grouping) +
-         (means.count() == 0 ? 0 : quantized_bytes(means, min_error_config(8, {})));
+  return group_params_bytes * group_count(shape, config.grouping) + quantizer_of(config).more_bytes(shape);
 }
 
-// With more bits, the range of normal values costs no more than what lies beyond the last level.
-bool uses_hadamard(int bits) { return bits <= max_hadamard_bits; }
-
-double relative_error(int bits) {
-  const double levels = static_cast<double>((1 << bits) - 1);
-  return uses_hadamard(bits) ? hadamard_error(bits) : 2.72 / (levels * levels);
-}
+double relative_error(int bits) { return min_error_quantizer(bits).relative_error(bits); }
 
 QuantConfig min_error_config(int bits, const Grouping& grouping) {
-  const bool hadamard = uses_hadamard(bits) && grouping.kind == Grouping::Kind::consecutive;
-  return {.bits = bits, .grouping = grouping, .rounding = hadamard ? Rounding::hadamard : Rounding::dithered};
+  static const LeastError unbiased([](const Quantizer& quantizer) { return quantizer.is_unbiased(); });
+  return unbiased.config(bits, grouping);
+}
+
+QuantConfig drawless_config(int bits, const Grouping& grouping) {
+  static const LeastError drawless([](const Quantizer& quantizer) { return !quantizer.draws(); });
+  return drawless.config(bits, grouping);
 }
 
 QuantizedTensor quantize(const Tensor& x, const QuantConfig& config, std::uint64_t key) {
@@ -95,7 +109,6 @@ QuantizedTensor quantize(const Tensor& x, const QuantConfig& config, std::uint64
 QuantizedTensor quantize(const Tensor& x, const QuantConfig& config, std::uint64_t key, std::span<const Range> ranges,
                          std::span<Range> seen) {
   check(config);
-  expect(config.rounding != Rounding::hadamard, "quantize: Hadamard groups have no ranges, got {}", ranges.size());
   const auto groups = static_cast<std::size_t>(group_count(x.shape(), config.grouping));
   expect(ranges.size() == groups, "quantize: expected {} ranges for the groups of {}, got {}", groups, x.shape(),
          ranges.size());
@@ -114,13 +127,11 @@ void dequantize(const QuantizedTensor& quantized, std::int64_t begin, std::int64
   expect(out.count() == end - begin, "dequantize: expected an output of {} elements, got {}", end - begin, out.shape());
   expect(out.dtype() == quantized.dtype, "dequantize: expected an output of {}, got {}", name_of(quantized.dtype),
          name_of(out.dtype()));
-  if (begin < end) dequantize_values(out.device(), quantized, begin, end, out);
+  if (begin < end) quantizer_of(quantized.config).decode(quantized, begin, end, out);
 }
 
 BlockDequantizer block_dequantizer(const QuantizedTensor& quantized, std::int64_t max_elements, std::int64_t slots) {
-  if (quantized.config.rounding == Rounding::hadamard)
-    return hadamard_block_dequantizer(quantized, max_elements, slots);
-  return affine_block_dequantizer(quantized);
+  return quantizer_of(quantized.config).block_dequantizer(quantized, max_elements, slots);
 }
 
 }  // namespace lacuna::quant

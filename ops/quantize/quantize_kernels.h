@@ -2,26 +2,20 @@
 #pragma once
 
 #include "core/kernel.h"
-#include "ops/quantize/quantize.h"
+#include "ops/quantize/quantizer.h"
 #include "ops/quantize/slope.h"
 
 namespace lacuna::quant {
 
-/// Ranges known before, and where the observed ranges go: both [groups]; `seen` may be empty.
-struct KnownRanges {
-  std::span<const Range> ranges;
-  std::span<Range> seen;
-};
+// Quantizer::encode and decode. Workspaces are the kernels' own.
 
-// quantize() and dequantize(). Workspaces are the kernels' own.
-
-/// Writes `quantized.bytes` from x, which is not empty. `known`: null if the ranges are to be observed first, as with
-/// Rounding::hadamard.
 inline constinit Kernel<void(const Tensor& x, const QuantizedTensor& quantized, const KnownRanges* known)>
-    quantize_values{"quantize"};
-/// Elements [begin, end), not none, into `out`.
+    encode_affine{"quantize"};
 inline constinit Kernel<void(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Tensor& out)>
-    dequantize_values{"dequantize"};
+    decode_affine{"dequantize"};
+inline constinit Kernel<void(const Tensor& x, const QuantizedTensor& quantized)> encode_hadamard{"quantize"};
+inline constinit Kernel<void(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Tensor& out)>
+    decode_hadamard{"dequantize"};
 
 // sign_mask.h
 

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -43,6 +44,12 @@ std::int64_t bytes_at(const Ways& tensors, bool most) {
   return bytes;
 }
 
+std::array<std::int64_t, 9> at_every_width(std::int64_t bytes) {
+  std::array<std::int64_t, 9> all;
+  all.fill(bytes);
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("bits: the variance of a quantized tensor is that of normal values, and convex in the bytes") {
@@ -72,8 +79,7 @@ TEST_CASE("bits: bytes are those of the quantized tensor, whatever is left over 
       const std::int64_t ranges = quant::range_bytes({elements}, config);
       const quant::QuantizedTensor quantized =
           quant::quantize(test::tensor_of(test::normal_values(elements, 7)), config, 1);
-      CHECK(held_bytes({.elements = elements, .range_bytes = ranges, .hadamard_bytes = ranges}, bits) ==
-            quantized.bytes.bytes());
+      CHECK(held_bytes({.elements = elements, .range_bytes = at_every_width(ranges)}, bits) == quantized.bytes.bytes());
     }
 }
 
@@ -110,9 +116,9 @@ TEST_CASE("bits: within the bytes, near the best of all choices, and a bound tha
 
 TEST_CASE("bits: all where they fit, one each where nothing does, and more bytes never err more") {
   const std::vector<BitChoice> choices{
-      {.elements = 1000, .range_bytes = 16, .hadamard_bytes = 16, .sensitivity = 1},
-      {.elements = 64, .range_bytes = 4, .hadamard_bytes = 4, .sensitivity = 100, .exact_bytes = 256},
-      {.elements = 512, .range_bytes = 8, .hadamard_bytes = 8, .sensitivity = 0}};
+      {.elements = 1000, .range_bytes = at_every_width(16), .sensitivity = 1},
+      {.elements = 64, .range_bytes = at_every_width(4), .sensitivity = 100, .exact_bytes = 256},
+      {.elements = 512, .range_bytes = at_every_width(8), .sensitivity = 0}};
   CHECK(allocate_bits(choices, 1 << 20).bits == std::vector{8, exact_bits, 8});
   const BitPlan fewest = allocate_bits(choices, 10);
   CHECK(fewest.bits == std::vector{1, 1, 1});

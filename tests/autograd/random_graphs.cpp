@@ -167,7 +167,7 @@ class RandomGraph {
       case common_ops:
         return run(Sigmoid{}, take());
       case common_ops + 1:
-        return run(Gelu{.form = Gelu::Form::tanh}, take());
+        return run(Gelu(Gelu::Form::tanh), take());
       case common_ops + 2:
         return run(Softmax{}, take());
       case common_ops + 3:

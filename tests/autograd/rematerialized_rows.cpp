@@ -14,9 +14,7 @@ namespace {
 /// As `exact`, but what `add` makes is coded.
 class CodedSums final : public MemoryPolicy {
  public:
-  explicit CodedSums(const quant::QuantConfig& coding = {.bits = 8,
-                                                         .grouping = {},
-                                                         .rounding = quant::Rounding::nearest})
+  explicit CodedSums(const quant::QuantConfig& coding = {.bits = 8, .grouping = {}, .quantizer = "nearest"})
       : MemoryPolicy(true), coding_(coding) {}
   std::string_view name() const override { return "coded sums"; }
   Hold decide(const SavedTensorInfo& info) override {
@@ -111,12 +109,11 @@ std::vector<double> read_and_derived(const Variable& x, MemoryPolicy& memory) {
 }
 
 /// Draws, ranges of columns, and what is turned, with means of samples and without.
-const std::vector<quant::QuantConfig> various_codings{
-    {.bits = 4, .grouping = {}, .rounding = quant::Rounding::dithered},
-    {.bits = 8, .grouping = {quant::Grouping::Kind::columns, 96}},
-    quant::min_error_config(3, {quant::Grouping::Kind::columns, 96}),
-    quant::min_error_config(2, {}),
-    quant::min_error_config(3, {.size = 768})};
+const std::vector<quant::QuantConfig> various_codings{{.bits = 4, .grouping = {}, .quantizer = "dithered"},
+                                                      {.bits = 8, .grouping = {quant::Grouping::Kind::columns, 96}},
+                                                      quant::min_error_config(3, {quant::Grouping::Kind::columns, 96}),
+                                                      quant::min_error_config(2, {}),
+                                                      quant::min_error_config(3, {.size = 768})};
 
 }  // namespace
 

@@ -17,7 +17,7 @@ OpSample unary(const std::string& name, Op op) {
 }
 
 const RegisterSample gelu_erf(unary("gelu erf", Gelu{}));
-const RegisterSample gelu_tanh(unary("gelu tanh", Gelu{.form = Gelu::Form::tanh}));
+const RegisterSample gelu_tanh(unary("gelu tanh", Gelu(Gelu::Form::tanh)));
 const RegisterSample relu(unary("relu", Relu{}));
 const RegisterSample silu(unary("silu", Silu{}));
 const RegisterSample quick_gelu(unary("quick_gelu", QuickGelu{}));

@@ -23,7 +23,6 @@ using namespace test;
 using quant::Grouping;
 using quant::QuantConfig;
 using quant::QuantizedTensor;
-using quant::Rounding;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
@@ -61,7 +60,7 @@ ScaleOfGroup scale_of_group(const QuantizedTensor& quantized, std::int64_t group
 void check_error(const Tensor& x, const QuantizedTensor& quantized) {
   const std::vector<double> before = x.to_vector(), after = dequantized(quantized);
   const double rounding = x.dtype() == DType::bf16 ? 0x1p-8 : 0x1p-24;
-  const double allowed = quantized.config.rounding == Rounding::stochastic ? 1.0001 : 0.5001;
+  const double allowed = quantized.config.quantizer == "stochastic" ? 1.0001 : 0.5001;
   for (std::size_t i = 0; i < before.size(); ++i) {
     const double step = scale_of_group(quantized, group_of(quantized, static_cast<std::int64_t>(i))).step;
     const double error = std::abs(after[i] - before[i]);
@@ -78,8 +77,7 @@ rc::Gen<QuantConfig> configs() {
                    rc::gen::build<Grouping>(rc::gen::set(&Grouping::kind, rc::gen::element(Grouping::Kind::consecutive,
                                                                                            Grouping::Kind::columns)),
                                             rc::gen::set(&Grouping::size, rc::gen::inRange<std::int64_t>(1, 600)))),
-      rc::gen::set(&QuantConfig::rounding,
-                   rc::gen::element(Rounding::nearest, Rounding::stochastic, Rounding::dithered)));
+      rc::gen::set(&QuantConfig::quantizer, rc::gen::element<std::string_view>("nearest", "stochastic", "dithered")));
 }
 
 }  // namespace
@@ -88,7 +86,7 @@ TEST_CASE("quantize: every length and number of bits round-trips") {
   for (int bits = 1; bits <= 8; ++bits)
     for (std::int64_t count = 1; count <= 1030; ++count) {
       const Tensor x = tensor_of(drawn(count, -1, 3, static_cast<std::uint64_t>(count)));
-      for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
+      for (const std::string_view rounding : {"nearest", "stochastic", "dithered"}) {
         const QuantConfig config{bits,
                                  {Grouping::Kind::consecutive, count % 3 == 0   ? 256
                                                                : count % 3 == 1 ? 64
@@ -121,7 +119,7 @@ TEST_CASE("dequantize: a range equals the same range of the whole") {
   const std::vector<float> values = drawn(1000);
   for (const int bits : {8, 5, 3, 1})
     for (const Grouping grouping : {Grouping{Grouping::Kind::consecutive, 100}, Grouping{Grouping::Kind::columns, 3}}) {
-      for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered}) {
+      for (const std::string_view rounding : {"stochastic", "dithered"}) {
         const QuantizedTensor quantized =
             quant::quantize(tensor_of(values).reshape({40, 25}), {bits, grouping, rounding}, 3);
         const std::vector<double> whole = dequantized(quantized);
@@ -138,7 +136,7 @@ TEST_CASE("block_dequantizer: the bits of dequantize, on any thread") {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int bits : {8, 5, 1})
       for (const Grouping grouping : {Grouping{Grouping::Kind::consecutive, 100}, Grouping{Grouping::Kind::columns, 3}})
-        for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
+        for (const std::string_view rounding : {"nearest", "stochastic", "dithered"}) {
           const QuantizedTensor quantized =
               quant::quantize(tensor_of(values, dtype).reshape({360, 25}), {bits, grouping, rounding}, 3);
           const quant::BlockDequantizer read = quant::block_dequantizer(quantized, 150, threads());
@@ -157,18 +155,18 @@ TEST_CASE("quantize: rounding is unbiased; variance step² · f · (1 - f) stoch
   const std::vector<float> values = drawn(256, 0.3F, 1.7F);
   const Tensor x = tensor_of(values);
   constexpr int keys = 20000;
-  for (const auto& [rounding, bits] : std::vector<std::pair<Rounding, int>>{{Rounding::stochastic, 8},
-                                                                            {Rounding::stochastic, 4},
-                                                                            {Rounding::stochastic, 2},
-                                                                            {Rounding::stochastic, 1},
-                                                                            {Rounding::dithered, 8},
-                                                                            {Rounding::dithered, 4},
-                                                                            {Rounding::dithered, 2},
-                                                                            {Rounding::dithered, 1}}) {
+  for (const auto& [rounding, bits] : std::vector<std::pair<std::string_view, int>>{{"stochastic", 8},
+                                                                                    {"stochastic", 4},
+                                                                                    {"stochastic", 2},
+                                                                                    {"stochastic", 1},
+                                                                                    {"dithered", 8},
+                                                                                    {"dithered", 4},
+                                                                                    {"dithered", 2},
+                                                                                    {"dithered", 1}}) {
     std::vector<double> sums(256), squares(256);
     ScaleOfGroup group;
     for (std::uint64_t key = 0; key < keys; ++key) {
-      const QuantizedTensor quantized = quant::quantize(x, {.bits = bits, .rounding = rounding}, key);
+      const QuantizedTensor quantized = quant::quantize(x, {.bits = bits, .quantizer = rounding}, key);
       group = scale_of_group(quantized, 0);
       const std::vector<double> after = dequantized(quantized);
       for (std::size_t i = 0; i < 256; ++i) {
@@ -181,7 +179,7 @@ TEST_CASE("quantize: rounding is unbiased; variance step² · f · (1 - f) stoch
     for (std::size_t i = 0; i < 256; ++i) {
       const double place = (static_cast<double>(values[i]) - group.origin) / group.step;
       const double f = place - std::floor(place);
-      const bool dithered = rounding == Rounding::dithered;
+      const bool dithered = rounding == "dithered";
       const double variance = group.step * group.step * (dithered ? 1.0 / 12 : f * (1 - f));
       // 5.5 standard deviations for each of 1024 elements; 2^-16 steps are the resolution of the draws.
       CHECK(std::abs(sums[i] / keys) < 5.5 * std::sqrt(variance / keys) + 0x1p-16 * group.step);
@@ -215,7 +213,7 @@ TEST_CASE("quantize: dequantized values quantize to the same bytes") {
     for (const float min : {0.0F, -1.0F, 5.0F, -100.0F}) {
       const Tensor x = tensor_of(drawn(1000, min, 2));
       const std::vector<quant::Range> ranges(4, {min, min + 2});
-      const QuantConfig config{.bits = bits, .grouping = {}, .rounding = Rounding::nearest};
+      const QuantConfig config{.bits = bits, .grouping = {}, .quantizer = "nearest"};
       const QuantizedTensor once = quant::quantize(x, config, 0, ranges, {});
       const Tensor after = Tensor::empty({1000}, DType::f32, Device::cpu);
       quant::dequantize(once, 0, 1000, after);
@@ -225,7 +223,7 @@ TEST_CASE("quantize: dequantized values quantize to the same bytes") {
 
 TEST_CASE("quantize: values outside known ranges saturate, and observed ranges are returned") {
   for (const Grouping grouping : {Grouping{Grouping::Kind::consecutive, 64}, Grouping{Grouping::Kind::columns, 8}})
-    for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
+    for (const std::string_view rounding : {"nearest", "stochastic", "dithered"}) {
       std::vector<float> values = drawn(512, 0, 1);
       values[3] = -1e30F;
       values[5] = 3e38F;
@@ -234,7 +232,7 @@ TEST_CASE("quantize: values outside known ranges saturate, and observed ranges a
       std::vector<quant::Range> seen(8, {7, 7});
       const QuantizedTensor quantized = quant::quantize(x, {4, grouping, rounding}, 1, ranges, seen);
       const std::vector<double> after = dequantized(quantized);
-      const double dither = rounding == Rounding::dithered ? scale_of_group(quantized, 0).step / 2 : 0;
+      const double dither = rounding == "dithered" ? scale_of_group(quantized, 0).step / 2 : 0;
       CHECK(std::abs(after[3]) <= dither);
       CHECK(std::abs(after[5] - 1.0) <= 0.02 + dither);
       CHECK(seen[0].min == -1e30F);
@@ -262,7 +260,7 @@ TEST_CASE("quantize: a group with a nonfinite value dequantizes to NaN, and no o
           const Tensor x = tensor_of(values, dtype).reshape({8, 32});
           const std::vector<quant::Range> ranges(8, {0, 2});
           std::vector<quant::Range> seen(8, {7, 7});
-          const QuantConfig config{8, grouping, Rounding::nearest};
+          const QuantConfig config{8, grouping, "nearest"};
           const QuantizedTensor quantized =
               given ? quant::quantize(x, config, 1, ranges, seen) : quant::quantize(x, config, 1);
           const std::vector<double> after = dequantized(quantized);
@@ -286,7 +284,7 @@ TEST_CASE("quantize: constant groups") {
     for (const float value : {0.0F, 1.0F, -1.0F, 0.1F, -0.999999F, 123456.0F, 1e-30F, -3e38F, 3.4028234e38F})
       for (const Grouping grouping : {Grouping{}, Grouping{Grouping::Kind::columns, 5}}) {
         const Tensor x = tensor_of(std::vector<float>(300, value)).reshape({30, 10});
-        for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered})
+        for (const std::string_view rounding : {"stochastic", "dithered"})
           for (const double after : dequantized(quant::quantize(x, {bits, grouping, rounding}, 9)))
             CHECK(std::abs(after - static_cast<double>(value)) <= 0x1p-15 * std::abs(static_cast<double>(value)));
       }
@@ -324,8 +322,8 @@ TEST_CASE("dequantize: no finite bf16 becomes infinite") {
   for (int bits = 1; bits <= 8; ++bits)
     for (std::uint64_t key = 0; key < 20; ++key) {
       const Tensor x = tensor_of(values, DType::bf16);
-      for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered})
-        for (const double after : dequantized(quant::quantize(x, {.bits = bits, .rounding = rounding}, key)))
+      for (const std::string_view rounding : {"stochastic", "dithered"})
+        for (const double after : dequantized(quant::quantize(x, {.bits = bits, .quantizer = rounding}, key)))
           REQUIRE(std::isfinite(after));
     }
 }
@@ -336,7 +334,7 @@ TEST_CASE("quantize: every element type") {
          {Grouping{Grouping::Kind::consecutive, 256}, Grouping{Grouping::Kind::consecutive, 100},
           Grouping{Grouping::Kind::columns, 7}, Grouping{Grouping::Kind::columns, 64}})
       for (int bits = 1; bits <= 8; ++bits)
-        for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
+        for (const std::string_view rounding : {"nearest", "stochastic", "dithered"}) {
           const Tensor x = tensor_of(drawn(37 * 53, -2, 5), dtype).reshape({37, 53});
           const QuantizedTensor quantized = quant::quantize(x, {bits, grouping, rounding}, 11);
           CHECK(quantized.dtype == dtype);
@@ -352,7 +350,7 @@ TEST_CASE("quantize: longer than a packed chunk, with one thread and two") {
       for (const std::int64_t size : {100, 1000, 2049, 5000})
         for (int bits = 1; bits <= 8; ++bits) {
           const Tensor x = tensor_of(drawn(elements, -2, 5, static_cast<std::uint64_t>(elements)));
-          check_error(x, quant::quantize(x, {bits, {Grouping::Kind::consecutive, size}, Rounding::dithered}, 9));
+          check_error(x, quant::quantize(x, {bits, {Grouping::Kind::consecutive, size}, "dithered"}, 9));
         }
   }
   set_threads(before);
@@ -524,8 +522,7 @@ TEST_CASE("quantize: properties of arbitrary tensors") {
         continue;
       }
       const double step = scale_of_group(quantized, group).step;
-      const double allowed =
-          (config.rounding == Rounding::stochastic ? 1.0001 : 0.5001) * step + 0x1p-23 * std::abs(before);
+      const double allowed = (config.quantizer == "stochastic" ? 1.0001 : 0.5001) * step + 0x1p-23 * std::abs(before);
       // One bit cannot span the range of f32.
       RC_ASSERT((std::abs(now - before) <= allowed || (config.bits == 1 && step > 3e38)));
     }

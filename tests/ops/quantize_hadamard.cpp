@@ -22,7 +22,6 @@ namespace {
 using namespace test;
 using quant::QuantConfig;
 using quant::QuantizedTensor;
-using quant::Rounding;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
@@ -57,7 +56,7 @@ double effective_elements(const std::vector<double>& values, bool normal) {
 }
 
 QuantConfig hadamard(int bits, std::int64_t size = 256) {
-  return {.bits = bits, .grouping = {.size = size}, .rounding = Rounding::hadamard};
+  return {.bits = bits, .grouping = {.size = size}, .quantizer = "hadamard"};
 }
 
 /// Sums over a group: squares of the centred values, squares of the errors, and products of both.
@@ -527,8 +526,8 @@ TEST_CASE("hadamard: up to 3 bits, consecutive groups of up to 1024, no known ra
   const std::vector<quant::Range> ranges(8, quant::Range{-1, 1});
   CHECK_THROWS_AS(quant::quantize(x, hadamard(2), 1, ranges, {}), Error);
   for (int bits = 1; bits <= 8; ++bits) {
-    CHECK(quant::min_error_config(bits, {}).rounding == (bits <= 3 ? Rounding::hadamard : Rounding::dithered));
-    CHECK(quant::min_error_config(bits, columns.grouping).rounding == Rounding::dithered);
+    CHECK(quant::min_error_config(bits, {}).quantizer == (bits <= 3 ? "hadamard" : "dithered"));
+    CHECK(quant::min_error_config(bits, columns.grouping).quantizer == "dithered");
   }
 }
 

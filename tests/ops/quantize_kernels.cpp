@@ -28,7 +28,6 @@ namespace {
 using namespace test;
 using quant::Grouping;
 using quant::QuantConfig;
-using quant::Rounding;
 
 constexpr std::array all_types = {DType::f32, DType::f64, DType::bf16};
 
@@ -223,7 +222,7 @@ TEST_CASE("min_max: equals minimum and maximum over keys, whatever the signs and
 TEST_CASE("draws: the same for every vector width, since dithered tensors are dequantized with them") {
   std::uint64_t hash = 0;
   for (const std::uint64_t key : {std::uint64_t{1}, std::uint64_t{77}, ~std::uint64_t{0}}) {
-    quant::Draws draws(key, Rounding::stochastic);
+    quant::Draws draws(key, quant::Rounding::stochastic);
     for (const std::int64_t index : {0LL, 1LL, 100LL, (1LL << 28) - 1, 1LL << 28, (1LL << 40) + 5})
       for (const std::uint16_t draw : draws.of_block(index)) hash = quant::splitmix64(hash ^ draw);
   }
@@ -240,7 +239,7 @@ TEST_CASE("quantize: a group rounded to nearest has the same quantized as alone,
           const std::int64_t elements = 20001;
           const Tensor x = drawn(elements, dtype, scale);
           for (const int bits : {1, 3, 4, 8}) {
-            const QuantConfig config{bits, {Grouping::Kind::consecutive, size}, Rounding::nearest};
+            const QuantConfig config{bits, {Grouping::Kind::consecutive, size}, "nearest"};
             const std::vector<double> whole = dequantized(quant::quantize(x, config, 1));
             for (const std::int64_t group : {std::int64_t{0}, elements / size / 2, (elements - 1) / size}) {
               const std::int64_t begin = group * size, end = std::min(elements, begin + size);
@@ -263,7 +262,7 @@ TEST_CASE("quantize: column groups equal consecutive groups of the same ranges")
         const quant::Range range{-scale, scale};
         const std::vector<quant::Range> ranges(groups, range);
         for (const int bits : {2, 4, 8})
-          for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic, Rounding::dithered}) {
+          for (const std::string_view rounding : {"nearest", "stochastic", "dithered"}) {
             std::vector<quant::Range> seen(groups), seen_by_runs(rows * groups);
             const auto columns =
                 quant::quantize(x, {bits, {Grouping::Kind::columns, width}, rounding}, 3, ranges, seen);
@@ -281,7 +280,7 @@ TEST_CASE("quantize: column groups equal consecutive groups of the same ranges")
               CHECK(seen[group].max == all.max);
             }
             // Observed ranges are over all rows.
-            if (rounding == Rounding::nearest) {
+            if (rounding == "nearest") {
               const QuantConfig config{bits, {Grouping::Kind::columns, width}, rounding};
               REQUIRE(dequantized(quant::quantize(x, config, 3)) ==
                       dequantized(quant::quantize(x, config, 3, seen, {})));
@@ -298,7 +297,7 @@ TEST_CASE("quantize: a nonfinite value makes its column group NaN, however narro
       x.data<float>()[137 * groups * width + width + 3] = bad;  // in the second group
       std::vector<quant::Range> seen(groups);
       const std::vector<quant::Range> known(groups, quant::Range{-1, 1});
-      const QuantConfig config{8, {Grouping::Kind::columns, width}, Rounding::dithered};
+      const QuantConfig config{8, {Grouping::Kind::columns, width}, "dithered"};
       for (const quant::QuantizedTensor& quantized :
            {quant::quantize(x, config, 3), quant::quantize(x, config, 3, known, seen)}) {
         const std::vector<double> values = dequantized(quantized);

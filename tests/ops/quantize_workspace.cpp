@@ -43,7 +43,6 @@ namespace {
 using quant::Grouping;
 using quant::QuantConfig;
 using quant::QuantizedTensor;
-using quant::Rounding;
 
 struct Case {
   Shape shape;
@@ -54,9 +53,9 @@ std::vector<Case> cases() {
   return {{{6, 50, 1536}, quant::min_error_config(2, {.size = 768})},
           {{6, 50, 1000}, quant::min_error_config(2, {.size = 500})},
           {{300, 1024}, quant::min_error_config(3, {.size = 1023})},
-          {{64, 4096}, {4, {Grouping::Kind::columns, 16}, Rounding::dithered}},
-          {{64, 4096}, {4, {Grouping::Kind::columns, 1}, Rounding::stochastic}},
-          {{8, 12, 30, 30}, {8, {Grouping::Kind::columns, 900, 3}, Rounding::dithered}}};
+          {{64, 4096}, {4, {Grouping::Kind::columns, 16}, "dithered"}},
+          {{64, 4096}, {4, {Grouping::Kind::columns, 1}, "stochastic"}},
+          {{8, 12, 30, 30}, {8, {Grouping::Kind::columns, 900, 3}, "dithered"}}};
 }
 
 /// The ledger's peak above what is held while `f` runs.

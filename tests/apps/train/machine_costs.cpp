@@ -14,8 +14,10 @@ TEST_CASE("costs: nominal until they are calibrated, then those of the file; a d
   CHECK(machine_costs() == CostTable{});
   const CostTable measured = calibrate();
   CHECK(machine_costs() == measured);
-  for (const double ratio : {measured.bytes / CostTable{}.bytes, measured.dithered / CostTable{}.dithered,
-                             measured.hadamard / CostTable{}.hadamard}) {
+  const auto of_nominal = [&](const char* name) {
+    return measured.coding.at(name) / quant::quantizers().get(name)->seconds_per_byte();
+  };
+  for (const double ratio : {measured.bytes / CostTable{}.bytes, of_nominal("dithered"), of_nominal("hadamard")}) {
     const double steps = 2 * std::log2(ratio);  // powers of the square root of two
     CHECK(std::abs(steps - std::round(steps)) < 1e-9);
     CHECK(std::abs(steps) <= 4);
@@ -27,8 +29,8 @@ TEST_CASE("costs: nominal until they are calibrated, then those of the file; a d
 
 TEST_CASE("costs: of an operation") {
   const CostTable costs;
-  CHECK(costs.quantize_seconds(1000, 2) == doctest::Approx(1000 * costs.hadamard));
-  CHECK(costs.quantize_seconds(1000, 8) == doctest::Approx(1000 * costs.dithered));
+  CHECK(costs.quantize_seconds(1000, 2) == doctest::Approx(1000 * 1.5e-10));
+  CHECK(costs.quantize_seconds(1000, 8) == doctest::Approx(1000 * 6.5e-11));
   CHECK(costs.quantize_seconds(1000, exact_bits) == 0);
   CHECK(costs.op_seconds(1'000'000'000, 0) == doctest::Approx(1e9 / costs.macs));
   CHECK(costs.op_seconds(0, 1000) == doctest::Approx(1000 / costs.bytes));

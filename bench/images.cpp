@@ -47,9 +47,9 @@ class RepeatedFiles final : public EncodedImages {
  private:
   void read_file(std::int64_t index, Sample& sample) const override {
     const std::string& file = files_[static_cast<std::size_t>(index) % files_.size()];
-    Tensor bytes = sample.make("encoded", {std::ssize(file)}, DType::u8);
+    Tensor bytes = sample.make("images", {std::ssize(file)}, DType::u8);
     std::ranges::copy(file, reinterpret_cast<char*>(bytes.raw()));
-    sample.set("encoded", std::move(bytes));
+    sample.set("images", std::move(bytes));
     Tensor label = sample.make("labels", {}, DType::i64);
     *label.data<std::int64_t>() = 0;
     sample.set("labels", std::move(label));

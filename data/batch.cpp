@@ -16,17 +16,24 @@ void Batch::set_packed(std::string_view name, Tensor tensor, std::string_view of
   packed_.set(name, std::string(offsets));
 }
 
+void Batch::set_edges(std::string_view name, Tensor tensor, std::string_view offsets, std::string_view indexes) {
+  set_packed(name, std::move(tensor), offsets);
+  indexes_.set(name, std::string(indexes));
+}
+
 namespace {
+
+/// A copy of i64 values less `first`.
+Tensor less(const Tensor& values, std::int64_t first) {
+  Tensor shifted = values.clone(Purpose::data);
+  for (std::int64_t i = 0; i < shifted.count(); ++i) shifted.data<std::int64_t>()[i] -= first;
+  return shifted;
+}
 
 /// Offsets [N + 1] of samples [begin, end), shifted to start at 0.
 Tensor offsets_of_part(const Tensor& offsets, std::int64_t begin, std::int64_t end) {
-  Tensor part = offsets.leading(begin, end + 1);
-  if (begin == 0) return part;
-  part = part.clone(Purpose::data);
-  auto* const values = part.data<std::int64_t>();
-  const std::int64_t first = values[0];
-  for (std::int64_t i = 0; i < part.count(); ++i) values[i] -= first;
-  return part;
+  const Tensor part = offsets.leading(begin, end + 1);
+  return begin == 0 ? part : less(part, part.data<const std::int64_t>()[0]);
 }
 
 }  // namespace
@@ -36,7 +43,11 @@ Batch Batch::part(std::int64_t begin, std::int64_t end) const {
   for (const auto& [name, tensor] : *this) {
     if (const std::string* const offsets = packed_.find(name)) {
       const auto* const rows = at(*offsets).data<const std::int64_t>();
-      views.set_packed(name, tensor.leading(rows[begin], rows[end]), *offsets);
+      const Tensor own = tensor.leading(rows[begin], rows[end]);
+      if (const std::string* const indexes = indexes_.find(name))
+        views.set_edges(name, less(own, at(*indexes).data<const std::int64_t>()[begin]), *offsets, *indexes);
+      else
+        views.set_packed(name, own, *offsets);
     } else if (std::ranges::any_of(packed_, [&name = name](const auto& entry) { return entry.second == name; })) {
       views.set(name, offsets_of_part(tensor, begin, end));
     } else {

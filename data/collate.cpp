@@ -62,7 +62,9 @@ void set_field(Batch& batch, const SampleField& field, Tensor memory, std::span<
   const std::string of_lengths = lengths_of(field);
   if (!of_lengths.empty() && !batch.contains(of_lengths))
     batch.set(of_lengths, lengths_tensor(field.collation, lengths));
-  if (field.collation == Collation::packed)
+  if (field.kind == FieldKind::edges)
+    batch.set_edges(field.name, std::move(memory), of_lengths, indexes_of(field));
+  else if (field.collation == Collation::packed)
     batch.set_packed(field.name, std::move(memory), of_lengths);
   else
     batch.set(field.name, std::move(memory));
@@ -74,15 +76,45 @@ void copy_to_batch(const Sample& sample, const SampleField& field, const Tensor&
     std::memcpy(place.raw(), values, static_cast<std::size_t>(from.bytes()));
 }
 
+namespace {
+
+/// Shifts the edges of each sample by the first of the rows that they number.
+void shift_edges(std::span<const Sample> samples, const SampleField& field,
+                 const NamedValues<std::vector<std::int64_t>>& lengths, const Tensor& edges) {
+  expect(field.dtype == DType::i64 && field.collation == Collation::packed,
+         "`{}`: expected edges i64 [E, ...], packed, got {} {}", field.name, name_of(field.dtype), field.shape);
+  const std::vector<std::int64_t>* const rows = lengths.find(indexes_of(field));
+  expect(rows != nullptr, "`{}`: expected edges between the rows of a packed field of lengths `{}`, got {}", field.name,
+         indexes_of(field), lengths.names());
+  auto* value = edges.data<std::int64_t>();
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const std::int64_t count = samples[i][field.name].count();
+    for (const auto* const end = value + count; value != end; ++value) {
+      if (*value < 0 || *value >= (*rows)[i])
+        reject_sample("sample {}: `{}` names row {}, expected 0 to {}", samples[i].index, field.name, *value,
+                      (*rows)[i] - 1);
+      *value += first;
+    }
+    first += (*rows)[i];
+  }
+}
+
+}  // namespace
+
 Batch collate(std::span<const Sample> samples, const SampleFields& fields) {
   expect(!samples.empty(), "a batch needs at least one sample");
   Batch batch;
   batch.samples = std::ssize(samples);
   batch.epoch = samples.front().epoch;
   NamedValues<std::vector<std::int64_t>> lengths_by_name;
-  for (const SampleField& field : fields) {
+  const auto lengths_in = [&](const SampleField& field) {
     std::vector<std::int64_t> lengths;
     for (const Sample& sample : samples) lengths.push_back(checked(sample, field).shape().front());
+    return lengths;
+  };
+  for (const SampleField& field : fields) {
+    const std::vector<std::int64_t> lengths = lengths_in(field);
     if (const std::string name = lengths_of(field); !name.empty()) {
       if (const auto* const others = lengths_by_name.find(name))
         for (std::size_t i = 0; i < lengths.size(); ++i)
@@ -91,6 +123,9 @@ Batch collate(std::span<const Sample> samples, const SampleFields& fields) {
       else
         lengths_by_name.set(name, lengths);
     }
+  }
+  for (const SampleField& field : fields) {
+    const std::vector<std::int64_t> lengths = lengths_in(field);
     const Tensor all = batch_memory(field, lengths);
     if (field.collation == Collation::padded) all.fill(field.padding);
     std::int64_t row = 0;
@@ -99,6 +134,7 @@ Batch collate(std::span<const Sample> samples, const SampleFields& fields) {
       copy_to_batch(samples[i], field, all.leading(row, row + rows));
       row += rows;
     }
+    if (field.kind == FieldKind::edges) shift_edges(samples, field, lengths_by_name, all);
     set_field(batch, field, all, lengths);
   }
   return batch;

@@ -7,9 +7,9 @@
 
 namespace lacuna {
 
-/// Stacks, packs or pads the tensors of each field as its `collation` says, and adds offsets and lengths. Every sample
-/// must have the tensors that `fields` describes; within a sample, fields that share offsets or lengths must have the
-/// same length. The tensors are of Purpose::data.
+/// Stacks, packs or pads the tensors of each field as its `collation` says, adds offsets and lengths, and shifts edges
+/// by the offsets of the rows that they number. Every sample must have the tensors that `fields` describes; within a
+/// sample, fields that share offsets or lengths must have the same length. The tensors are of Purpose::data.
 Batch collate(std::span<const Sample> samples, const SampleFields& fields);
 
 /// Allocates one field of a batch of lengths.size() samples; the lengths themselves are ignored for a stacked field.

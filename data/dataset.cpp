@@ -2,13 +2,15 @@
 
 #include "core/error.h"
 
+#include <algorithm>
+
 namespace lacuna {
 namespace {
 
 void check(const DatasetOptions& options) {
   for (const auto& [key, value] :
        {std::pair{"train_size", options.train_size}, std::pair{"val_size", options.validation_size},
-        std::pair{"image_size", options.image_size}})
+        std::pair{"image_size", std::min(options.image_size.height, options.image_size.width)}})
     if (value < 0) reject("data.{}: expected 0 (the data set's own) or more, got {}", key, value);
 }
 
@@ -30,21 +32,15 @@ Fields DatasetOptions::fields() {
                 "use the first val_size validation samples; 0: all, or a synthetic data set's default")};
 }
 
-SampleFields image_fields(std::int64_t height, std::int64_t width, std::int64_t channels) {
-  return {{.name = "images", .dtype = DType::u8, .shape = {height, width, channels}},
-          {.name = "labels", .dtype = DType::i64, .shape = {}}};
-}
-
 std::int64_t Dataset::length(std::int64_t) const { return 1; }
 
 std::int64_t Dataset::label(std::int64_t index) const {
+  const SampleField* const field = find_class(info().fields);
+  if (field == nullptr) reject("{}: expected samples of one class each, got {}", info().name, to_string(info().fields));
   Sample sample;
   sample.begin(0);
   read(index, sample);
-  const Tensor* const label = sample.tensors().find("labels");
-  if (label == nullptr || label->dtype() != DType::i64 || label->shape().rank() != 0)
-    reject("{}: expected samples of one class each, with `labels` i64 []", info().name);
-  return *label->data<std::int64_t>();
+  return *sample[field->name].data<std::int64_t>();
 }
 
 void InputReader::read_pair(std::string_view, std::string_view, Sample&) const {
@@ -58,11 +54,12 @@ void Dataset::read(std::int64_t index, Sample& sample) const {
 }
 
 void ImageDataset::read_sample(std::int64_t index, Sample& sample) const {
-  Tensor image = sample.make("images", field_of(info().fields, "images").shape, DType::u8);
-  Tensor label = sample.make("labels", {}, DType::i64);
+  const SampleField &pixels = *find_images(info().fields), &of_class = *find_class(info().fields);
+  Tensor image = sample.make(pixels.name, pixels.shape, DType::u8);
+  Tensor label = sample.make(of_class.name, {}, DType::i64);
   *label.data<std::int64_t>() = read_image(index, image.data<std::uint8_t>());
-  sample.set("images", std::move(image));
-  sample.set("labels", std::move(label));
+  sample.set(pixels.name, std::move(image));
+  sample.set(of_class.name, std::move(label));
 }
 
 Registry<DatasetKind>& dataset_kinds() {

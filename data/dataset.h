@@ -4,6 +4,7 @@
 
 #include "core/registry.h"
 #include "core/schema.h"
+#include "data/image_size.h"
 #include "data/sample.h"
 #include "data/vocabulary.h"
 
@@ -25,7 +26,7 @@ struct DatasetOptions {
   std::uint64_t seed = 1;       // for synthetic data sets
   std::int64_t train_size = 0;  // number of samples to use; 0: all of them, or a synthetic data set's default
   std::int64_t validation_size = 0;
-  std::int64_t image_size = 0;  // synthetic data sets: side in pixels; 0: the data set's default
+  ImageSize image_size = 0;  // synthetic data sets: in pixels; 0: the data set's default
   // Synthetic text: tokens per sample, used in turn; number of token ids; number of classes. Empty or 0: the defaults.
   std::vector<std::int64_t> lengths{};
   std::int64_t vocabulary = 0;
@@ -50,7 +51,11 @@ struct DatasetInfo {
   Vocabulary vocabulary{};                 // for text
 };
 
-/// Fields of a labelled image data set: `images` u8 [height, width, channels] and `labels` i64 [].
+/// A sample's class, i64 [] below `classes` (0: unknown).
+SampleField class_field(std::int64_t classes = 0);
+/// The field that tasks predict, of whatever kind; null if there is none.
+const SampleField* find_target(const SampleFields& fields);
+/// Fields of a labelled image data set: pixels u8 [height, width, channels] and a label i64 [].
 SampleFields image_fields(std::int64_t height, std::int64_t width, std::int64_t channels);
 
 class Dataset {
@@ -80,11 +85,11 @@ class Dataset {
   DatasetInfo info_;
 };
 
-/// A data set of labelled u8 images, decoded on demand.
+/// A data set of labelled u8 images, decoded on demand; its fields are image_fields().
 class ImageDataset : public Dataset {
  public:
   using Dataset::Dataset;
-  std::int64_t image_bytes() const { return field_of(info().fields, "images").shape.count(); }
+  std::int64_t image_bytes() const { return find_images(info().fields)->shape.count(); }
   /// Writes image `index` to `image` (u8 [height, width, channels]) and returns its label. Thread-safe.
   virtual std::int64_t read_image(std::int64_t index, std::uint8_t* image) const = 0;
 

@@ -8,10 +8,8 @@
 
 namespace lacuna {
 
-/// Fields of a data set of image files: `encoded` u8 [bytes], whose length varies per file, and `labels`, by default
-/// i64
-/// [].
-SampleFields encoded_image_fields(SampleField labels = {.name = "labels", .dtype = DType::i64, .shape = {}});
+/// Fields of a data set of image files: an image file u8 [bytes], whose length varies, and a label.
+SampleFields encoded_image_fields(SampleField label = class_field());
 
 /// Channels of the samples' images; 3 (RGB) for image files, 0 if samples have no images.
 std::int64_t image_channels(const SampleFields& fields);
@@ -25,7 +23,7 @@ class EncodedImages : public Dataset {
   virtual std::string origin(std::int64_t index) const = 0;
 
  private:
-  /// Sets `encoded`, in memory from `sample.make("encoded", {bytes}, DType::u8)`, and `labels`. An unreadable file is
+  /// Sets the image file, in memory from `sample.make(name, {bytes}, DType::u8)`, and the label. An unreadable file is
   /// the input's fault; the message names it. Thread-safe.
   virtual void read_file(std::int64_t index, Sample& sample) const = 0;
 

@@ -11,24 +11,23 @@ namespace {
 class ImageInputs final : public InputReader {
  public:
   explicit ImageInputs(Transforms transforms) : transforms_(std::move(transforms)) {
-    SampleFields fields = encoded_image_fields();
-    for (const auto& transform : transforms_) fields = transform->describe(std::move(fields));
-    fields_ = {field_of(fields, "images")};
+    fields_ = {*find_images(describe(transforms_, files_))};
   }
 
   const SampleFields& fields() const override { return fields_; }
 
   void read(std::string_view file, Sample& sample) const override {
-    Tensor encoded = sample.make("encoded", {std::ssize(file)}, DType::u8);
+    const std::string& name = fields_.front().name;
+    Tensor encoded = sample.make(name, {std::ssize(file)}, DType::u8);
     std::ranges::copy(file, encoded.data<std::uint8_t>());
-    sample.set("encoded", std::move(encoded));
+    sample.set(name, std::move(encoded));
     SampleRandom random(0, 0, 0);
-    for (const auto& transform : transforms_) transform->apply(sample, random);
+    apply(transforms_, files_, sample, random);
   }
 
  private:
   Transforms transforms_;
-  SampleFields fields_;
+  SampleFields files_ = encoded_image_fields(), fields_;
 };
 
 }  // namespace

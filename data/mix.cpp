@@ -116,18 +116,23 @@ Fields MixOptions::fields() {
 }
 
 SampleFields Mixing::describe(SampleFields fields) const {
-  const SampleField& images = field_of(fields, "images");
-  expect(images.dtype == DType::f32 && images.shape.rank() == 3, "mixing expects images f32 [H, W, C], got {} {}",
-         name_of(images.dtype), images.shape);
   for (SampleField& field : fields) {
-    if (field.name != "labels") continue;
+    const std::int64_t classes = options_.classes;
     const bool one = field.dtype == DType::i64 && field.shape.rank() == 0;
-    const bool several = field.dtype == DType::f32 && field.shape == Shape{options_.classes};
-    if (!one && !several)
-      reject("data.mixup and data.cutmix mix labels of classes: expected i64 [] or f32 [{}], got {} {}",
-             options_.classes, name_of(field.dtype), field.shape);
-    field = {.name = "labels", .dtype = DType::f32, .shape = {options_.classes}};
+    const bool several = field.dtype == DType::f32 && field.shape == Shape{classes};
+    if (field.kind == FieldKind::pixels) {
+      expect(field.dtype == DType::f32 && field.shape.rank() == 3, "mixing expects pixels f32 [H, W, C], got {} {}",
+             name_of(field.dtype), field.shape);
+    } else if (field.kind == FieldKind::label && (one || several)) {
+      field.dtype = DType::f32;
+      field.shape = {classes};
+    } else {
+      reject("data.mixup and data.cutmix mix pixels with labels i64 [] or f32 [{}]: they cannot mix `{}` ({}) {} {}",
+             classes, field.name, name_of(field.kind), name_of(field.dtype), field.shape);
+    }
   }
+  expect(find_field(fields, FieldKind::pixels) != nullptr && find_field(fields, FieldKind::label) != nullptr,
+         "mixing expects pixels and labels, got {}", to_string(fields));
   return fields;
 }
 
@@ -165,10 +170,11 @@ void set_image_mixes(std::span<const SampleMix> mixes, float* out) {
 
 }  // namespace
 
-void Mixing::apply(Batch& batch) const {
+void Mixing::apply(Batch& batch, const SampleFields& fields) const {
   expect(batch.samples % (2 * options_.parts) == 0,
          "mixing expects an even number of samples in each of {} parts, got {}", options_.parts, batch.samples);
-  const Tensor images = batch["images"], labels = batch["labels"];
+  const std::string& label = find_field(fields, FieldKind::label)->name;
+  const Tensor images = batch[find_field(fields, FieldKind::pixels)->name], labels = batch[label];
   const std::int64_t size = batch.samples / options_.parts;
   const AllocationScope scope({Purpose::data, Label("loader"), {}});
   constexpr std::int64_t numbers = 6;  // columns of `image_mixes`
@@ -184,7 +190,7 @@ void Mixing::apply(Batch& batch) const {
       mix_images(images.leading(begin, end), mixes);
     mixed.leading(begin, end).copy_from(mixed_labels(labels.leading(begin, end), options_.classes, mixes));
   }
-  batch.set("labels", mixed);
+  batch.set(label, mixed);
   if (images.dtype() == DType::u8) batch.set("image_mixes", ways);
 }
 

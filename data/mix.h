@@ -58,18 +58,18 @@ struct MixOptions {
   bool any() const { return mixup > 0 || cuts(); }
 };
 
-/// Mixes `images` f32 [N, H, W, C] (for u8 images it adds `image_mixes`, and the device mixes) and `labels`, i64 [N] or
+/// Mixes pixels f32 [N, H, W, C] (for u8 pixels it adds `image_mixes`, and the device mixes) and labels, i64 [N] or
 /// multi-label f32 [N, classes], which become probabilities f32 [N, classes]. The draws are a function of (seed, epoch,
 /// position in the epoch's order).
 class Mixing {
  public:
   explicit Mixing(MixOptions options) : options_(std::move(options)) {}
 
-  /// The fields of a mixed batch. Rejects fields other than images and class labels.
+  /// The fields of a mixed batch. Rejects fields of other kinds than pixels and labels.
   SampleFields describe(SampleFields fields) const;
   std::int64_t parts() const { return options_.parts; }
-  /// Mixes a batch; each of its parts must have an even number of samples.
-  void apply(Batch& batch) const;
+  /// Mixes a batch of `fields`; each of its parts must have an even number of samples.
+  void apply(Batch& batch, const SampleFields& fields) const;
   /// Draws how the samples [first, first + count) of an epoch's order are mixed.
   std::vector<SampleMix> draw(std::int64_t epoch, std::int64_t first, std::int64_t count, std::int64_t height,
                               std::int64_t width) const;

@@ -131,7 +131,7 @@ class Transformed final : public Dataset {
 
  private:
   static DatasetInfo described(DatasetInfo info, const Transforms& transforms) {
-    for (const auto& transform : transforms) info.fields = transform->describe(std::move(info.fields));
+    info.fields = describe(transforms, std::move(info.fields));
     return info;
   }
   static std::string origin_of(const Sample& sample) {
@@ -152,7 +152,7 @@ class Transformed final : public Dataset {
   /// Why the sample is damaged; empty if it is intact.
   std::string apply(Sample& sample, SampleRandom random) const {
     try {
-      for (const auto& transform : transforms_) transform->apply(sample, random);
+      lacuna::apply(transforms_, source_->info().fields, sample, random);
     } catch (const DamagedSample& error) {
       return error.what();
     }
@@ -163,9 +163,9 @@ class Transformed final : public Dataset {
   /// Reads another sample of the same class, and returns its origin.
   std::string read_another(std::int64_t index, std::int64_t copy, const DamagedFile& damaged,
                            const SampleRandom& random, Sample& sample) const {
-    const Tensor* const label = sample.tensors().find("labels");
-    const bool has_class = label != nullptr && label->dtype() == DType::i64 && label->shape().rank() == 0;
-    const std::int64_t wanted = has_class ? *label->data<std::int64_t>() : 0;
+    const SampleField* const field = find_class(info().fields);
+    const bool has_class = field != nullptr;
+    const std::int64_t wanted = has_class ? *sample[field->name].data<std::int64_t>() : 0;
     const Permutation order(size(), random.order());
     for (std::int64_t i = 0; i < size(); ++i) {
       const std::int64_t other = order(i);
@@ -252,13 +252,13 @@ Batches::Batches(DatasetPtr source, const BatchOptions& options)
   const std::int64_t size = options_.size;
   const int rank = options_.rank, ranks = options_.ranks;
   const bool mixes = options_.mixing != nullptr;
-  for (const auto& transform : options_.late) info_.fields = transform->describe(std::move(info_.fields));
+  info_.fields = describe(options_.late, std::move(info_.fields));
   expect(options_.pixels.empty() || options_.late.empty(),
          "images are normalised by `late` or by `pixels`, not by both");
   if (mixes) {
     SampleFields mixed = info_.fields;
     for (SampleField& field : mixed)
-      if (!options_.pixels.empty() && field.name == "images")
+      if (!options_.pixels.empty() && field.kind == FieldKind::pixels)
         field.dtype = DType::f32;  // after normalisation on the device
     options_.mixing->describe(std::move(mixed));
   }
@@ -352,22 +352,28 @@ void Batches::take_damaged(BatchMemory& memory, std::int64_t samples, Batch& bat
 
 void Batches::apply_late(const std::vector<BatchMemory::Row>& rows, Batch& batch) const {
   const AllocationScope scope({Purpose::data, Label("loader"), {}});
-  const Batch before = batch;
   const std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch.samples));
-  for (const SampleField& field : info_.fields) batch.set(field.name, batch_memory(field, lengths));
+  const std::string& image = find_images(info_.fields)->name;
+  const Tensor before = batch[image], after = batch_memory(field_of(info_.fields, image), lengths);
   parallel_for(batch.samples, 2, [&](std::int64_t begin, std::int64_t end) {
     Sample sample;
     NamedTensors places;
     for (std::int64_t i = begin; i < end; ++i) {
-      for (const auto& [name, tensor] : batch) places.set(name, row_of(tensor, i));
+      places.set(image, row_of(after, i));
       sample.begin(batch.epoch, places);
-      for (const auto& [name, tensor] : before) sample.set(name, row_of(tensor, i));
+      sample.set(image, row_of(before, i));
       std::optional<SampleRandom> random = rows[static_cast<std::size_t>(i)].random;
       expect(random.has_value(), "late transforms need the samples of a `transform`, whose draws they go on with");
-      for (const auto& transform : options_.late) transform->apply(sample, *random);
-      for (const SampleField& field : info_.fields) copy_to_batch(sample, field, places[field.name]);
+      SampleImage pixels(sample, image);
+      for (const auto& transform : options_.late)
+        expect(transform->apply(pixels, *random).empty(), "late transforms cannot move pixels: masks would not follow");
+      copy_to_batch(sample, field_of(info_.fields, image), places[image]);
     }
   });
+  batch.set(image, after);
+  if (is_fixed())  // the memory of the other fields is refilled
+    for (const auto& [name, tensor] : Batch(batch))
+      if (name != image) batch.set(name, tensor.clone(Purpose::data));
 }
 
 Tensor image_scale(std::span<const float> table, std::int64_t samples) {
@@ -388,7 +394,7 @@ Batch Batches::finish(std::int64_t epoch, std::int64_t first, BatchMemory& memor
   for (const auto& [name, tensor] : memory.tensors) batch.set(name, tensor.leading(0, batch.samples));
   if (!options_.late.empty()) apply_late(memory.rows, batch);
   if (!options_.pixels.empty()) batch.set("image_scale", image_scale(options_.pixels, batch.samples));
-  if (options_.mixing) options_.mixing->apply(batch);
+  if (options_.mixing) options_.mixing->apply(batch, info_.fields);
   return batch;
 }
 

@@ -9,20 +9,6 @@ bool is_same_memory(const Tensor& a, const Tensor& b) { return a.storage() == b.
 
 }  // namespace
 
-const SampleField& field_of(const SampleFields& fields, std::string_view name) {
-  const auto found = std::ranges::find(fields, name, &SampleField::name);
-  if (found != fields.end()) return *found;
-  std::string known;
-  for (const SampleField& field : fields) known += (known.empty() ? "" : ", ") + field.name;
-  fail("expected samples with `{}`, got {}", name, known.empty() ? "nothing" : known);
-}
-
-std::string lengths_of(const SampleField& field) {
-  if (field.collation == Collation::stacked) return {};
-  if (!field.lengths.empty()) return field.lengths;
-  return field.collation == Collation::packed ? "offsets" : "key_lengths";
-}
-
 void Sample::begin(std::int64_t epoch_now, NamedTensors places) {
   epoch = epoch_now;
   copy = 0;

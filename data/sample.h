@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "data/batch.h"
+#include "data/field.h"
 #include "data/sample_random.h"
 
 #include <cstdint>
@@ -13,33 +14,6 @@
 #include <vector>
 
 namespace lacuna {
-
-/// How a batch holds the tensors of N samples.
-enum class Collation : std::uint8_t {
-  stacked,  // samples of one shape [...]: [N, ...]
-  packed,   // samples [L, ...] of any lengths L: concatenated to [ΣL, ...]
-  padded    // samples [L, ...] of any lengths L: padded at the end to [N, longest, ...]
-};
-
-/// Describes a tensor that every sample of a data set has.
-struct SampleField {
-  std::string name;
-  DType dtype = DType::f32;
-  Shape shape{};  // shape of one sample; if lengths vary, axis 0 is the maximum length
-  Collation collation = Collation::stacked;
-  double padding = 0;      // padding value
-  std::int64_t below = 0;  // integers are in [0, below); 0: unknown
-  std::string lengths{};   // if lengths vary: the name of the batch's offsets or lengths; see lengths_of
-};
-using SampleFields = std::vector<SampleField>;
-
-/// The name of the batch's tensor, on the host, that delimits the field's samples. Packed: i64 [N + 1], by default
-/// `offsets`; sample i has rows [offsets[i], offsets[i + 1]). Padded: i64 [N], the lengths, by default `key_lengths`.
-/// Stacked: empty. Fields that share a name share their lengths.
-std::string lengths_of(const SampleField& field);
-
-/// The field `name`. Throws if there is none, and the message lists the existing fields.
-const SampleField& field_of(const SampleFields& fields, std::string_view name);
 
 /// Thrown if the data of one sample is damaged or in an unsupported format: the input's fault. The message does not
 /// name the file; `Sample::origin` does.
@@ -80,6 +54,23 @@ class Sample {
  private:
   NamedTensors tensors_, places_;
   std::vector<Tensor> memory_;  // each [elements], as large as the largest scratch tensor it has held
+};
+
+/// The image of a sample, as a transform sees it.
+class SampleImage {
+ public:
+  /// `name`: the field of the image.
+  SampleImage(Sample& sample, std::string_view name) : sample_(&sample), name_(name) {}
+
+  const Tensor& tensor() const { return (*sample_)[name_]; }
+  /// Memory for a new value, as Sample::make.
+  Tensor make(const Shape& shape, DType dtype) { return sample_->make(name_, shape, dtype); }
+  void set(Tensor value) { sample_->set(name_, std::move(value)); }
+  Tensor scratch(const Shape& shape, DType dtype) { return sample_->scratch(shape, dtype); }
+
+ private:
+  Sample* sample_;
+  std::string_view name_;
 };
 
 }  // namespace lacuna

@@ -16,14 +16,11 @@
 namespace lacuna {
 namespace {
 
-constexpr std::string_view images = "images";
-
-/// The `images` of `fields`; rejects other than u8 images.
-SampleField& image_field(SampleFields& fields, std::string_view transform) {
-  const SampleField& field = field_of(fields, images);
-  expect(field.dtype == DType::u8 && field.shape.rank() == 3, "{} expects images u8 [H, W, C], got {} {}", transform,
-         name_of(field.dtype), field.shape);
-  return fields[static_cast<std::size_t>(&field - fields.data())];
+/// Rejects other than u8 images.
+void expect_image(const SampleField& image, std::string_view transform) {
+  expect(image.kind == FieldKind::pixels && image.dtype == DType::u8 && image.shape.rank() == 3,
+         "{} expects pixels u8 [H, W, C], got `{}` ({}) {} {}", transform, image.name, name_of(image.kind),
+         name_of(image.dtype), image.shape);
 }
 
 const Augmentation& find_augmentation(std::string_view name) {
@@ -37,27 +34,58 @@ const Augmentation& find_augmentation(std::string_view name) {
 
 }  // namespace
 
-SampleFields RandomCrop::describe(SampleFields fields) const {
-  image_field(fields, "a random crop");
-  return fields;
+SampleFields describe(const Transforms& transforms, SampleFields fields) {
+  if (transforms.empty()) return fields;
+  const SampleField* const image = find_images(fields);
+  if (image == nullptr) fail("transforms expect samples with an image, got {}", to_string(fields));
+  const bool followed = std::ranges::any_of(fields, follows_pixels, &SampleField::kind);
+  SampleField pixels = *image;
+  for (const auto& transform : transforms) {
+    pixels = transform->describe(std::move(pixels));
+    if (followed && !transform->can_be_followed())
+      reject(
+          "data.auto_augment: augmix blends images that moved in several ways, which no mask or box can follow; the "
+          "samples have {}",
+          to_string(fields));
+  }
+  return follow(std::move(fields), pixels);
 }
 
-void RandomCrop::apply(Sample& sample, SampleRandom& random) const {
+void apply(const Transforms& transforms, const SampleFields& fields, Sample& sample, SampleRandom& random) {
+  if (transforms.empty()) return;
+  const bool followed = std::ranges::any_of(fields, follows_pixels, &SampleField::kind);
+  SampleImage image(sample, find_images(fields)->name);
+  for (const auto& transform : transforms) {
+    const Geometry geometry = transform->apply(image, random);
+    if (followed) follow(geometry, fields, sample);
+  }
+}
+
+SampleField RandomCrop::describe(SampleField image) const {
+  expect_image(image, "a random crop");
+  return image;
+}
+
+Geometry RandomCrop::apply(SampleImage& image, SampleRandom& random) const {
   const std::int64_t down = random.below(2 * padding_ + 1) - padding_,
                      right = random.below(2 * padding_ + 1) - padding_;
-  const Tensor in = sample[images];
-  Tensor out = sample.make(images, in.shape(), DType::u8);
+  const Tensor in = image.tensor();
+  Tensor out = image.make(in.shape(), DType::u8);
   shift(down, right, in, out);
-  sample.set(images, std::move(out));
+  image.set(std::move(out));
+  return moved_window({in.shape()[0], in.shape()[1]}, down, right);
 }
 
-SampleFields RandomFlip::describe(SampleFields fields) const {
-  image_field(fields, "a random flip");
-  return fields;
+SampleField RandomFlip::describe(SampleField image) const {
+  expect_image(image, "a random flip");
+  return image;
 }
 
-void RandomFlip::apply(Sample& sample, SampleRandom& random) const {
-  if (random.uniform() < probability_) flip_horizontally(sample[images]);
+Geometry RandomFlip::apply(SampleImage& image, SampleRandom& random) const {
+  if (random.uniform() >= probability_) return {};
+  const Tensor& pixels = image.tensor();
+  flip_horizontally(pixels);
+  return moved_window({pixels.shape()[0], pixels.shape()[1]}, 0, 0, true);
 }
 
 Normalize::Normalize(const std::vector<float>& mean, const std::vector<float>& deviation)
@@ -72,16 +100,16 @@ Normalize::Normalize(const std::vector<float>& mean, const std::vector<float>& d
     }
 }
 
-SampleFields Normalize::describe(SampleFields fields) const {
-  SampleField& field = image_field(fields, "normalisation");
-  expect(field.shape[2] == channels_, "normalisation expects images of {} channels, got {}", channels_, field.shape);
-  field.dtype = DType::f32;
-  return fields;
+SampleField Normalize::describe(SampleField image) const {
+  expect_image(image, "normalisation");
+  expect(image.shape[2] == channels_, "normalisation expects images of {} channels, got {}", channels_, image.shape);
+  image.dtype = DType::f32;
+  return image;
 }
 
-void Normalize::apply(Sample& sample, SampleRandom&) const {
-  const Tensor in = sample[images];
-  Tensor out = sample.make(images, in.shape(), DType::f32);
+Geometry Normalize::apply(SampleImage& image, SampleRandom&) const {
+  const Tensor in = image.tensor();
+  Tensor out = image.make(in.shape(), DType::f32);
   const std::uint8_t* from = in.data<const std::uint8_t>();
   float* to = out.data<float>();
   for (std::int64_t left = in.count(); left > 0;) {
@@ -94,7 +122,8 @@ void Normalize::apply(Sample& sample, SampleRandom&) const {
     to += count;
     left -= count;
   }
-  sample.set(images, std::move(out));
+  image.set(std::move(out));
+  return {};
 }
 
 std::vector<float> Normalize::table() const {
@@ -123,7 +152,8 @@ Fields TransformOptions::fields() {
     return all;
   };
   return Fields{
-             field("image_size", &T::image_size, up_to(4096), "image side in pixels; 0: the model's own"),
+             field("image_size", &T::image_size, up_to(4096),
+                   "image side in pixels, or [height, width]; 0: the model's own"),
              field("mean", &T::mean, up_to(1),
                    "mean per channel, from 0 to 1, as `[0.5, 0.5, 0.5]`, that images are normalised with; empty: that "
                    "of the folder of `model.from`, the preset or else the data set"),
@@ -181,22 +211,28 @@ void check(const TransformOptions& options) {
   for (const auto& [key, range] : {std::pair{"scale", &options.scale}, std::pair{"ratio", &options.ratio}})
     if (range->front() <= 0 || range->front() > range->back())
       reject("data.{}: expected two numbers above 0, the smaller first, got [{}]", key, fmt::join(*range, ", "));
+  if ((options.image_size.height == 0) != (options.image_size.width == 0))
+    reject("data.image_size: expected 0 (the data set's own) or two sides above 0, got [{}, {}]",
+           options.image_size.height, options.image_size.width);
 }
 
-/// The first transform, which makes images square and of the model's size. Null if the data set's images already are.
+/// The first transform, which makes images of the model's size. Null if the data set's images already are.
 std::shared_ptr<const Transform> view_of(const SampleFields& fields, const std::vector<float>& mean,
                                          const TransformOptions& options) {
   const Augmentation& augmentation = find_augmentation(options.augment);
-  const bool files = std::ranges::find(fields, "encoded", &SampleField::name) != fields.end();
-  const Shape shape = files ? Shape{0, 0, 3} : field_of(fields, images).shape;
-  if (files && options.image_size == 0) reject("data.image_size: expected the side of the images, got 0");
-  ViewOptions view{.side = options.image_size == 0 ? std::min(shape[0], shape[1]) : options.image_size,
+  const SampleField* const image = find_images(fields);
+  if (image == nullptr) fail("transforms expect samples with an image, got {}", to_string(fields));
+  const bool files = image->kind == FieldKind::image_file;
+  const Shape shape = files ? Shape{0, 0, 3} : image->shape;
+  const bool given = options.image_size.is_given();
+  if (files && !given) reject("data.image_size: expected the side of the images, got 0");
+  ViewOptions view{.size = given ? options.image_size : ImageSize(std::min(shape[0], shape[1])),
                    .interpolation = options.interpolation,
                    .decode = {.apply_exif = options.exif == ExifUse::apply},
                    .fast = options.decode == Decoding::fast};
   if (augmentation.view != nullptr) return augmentation.view(options, view);
   const CropMode mode = crop_mode_of(options.crop_mode);
-  const bool fits = options.image_size == 0 || (shape[0] == view.side && shape[1] == view.side);
+  const bool fits = !given || ImageSize(shape[0], shape[1]) == view.size;
   if (!files && options.crop_pct == 1 && fits) return nullptr;
   if (mode == CropMode::border)
     for (const float value : mean) view.fill.push_back(static_cast<std::uint8_t>(std::nearbyint(255 * value)));
@@ -221,11 +257,14 @@ Transforms image_transforms(const DatasetInfo& source, const TransformOptions& o
   return all;
 }
 
-SplitTransforms split_at_f32(Transforms transforms, SampleFields fields) {
+SplitTransforms split_at_f32(Transforms transforms, const SampleFields& fields) {
   auto cut = transforms.begin();
-  for (; cut != transforms.end(); ++cut) {
-    fields = (*cut)->describe(std::move(fields));
-    if (field_of(fields, images).dtype == DType::f32) break;
+  const SampleField* const image = find_images(fields);
+  if (image == nullptr)
+    expect(transforms.empty(), "transforms expect samples with an image, got {}", to_string(fields));
+  for (SampleField pixels = image == nullptr ? SampleField() : *image; cut != transforms.end(); ++cut) {
+    pixels = (*cut)->describe(std::move(pixels));
+    if (pixels.dtype == DType::f32) break;
   }
   SplitTransforms split;
   split.late.assign(std::make_move_iterator(cut), std::make_move_iterator(transforms.end()));

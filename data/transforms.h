@@ -1,9 +1,10 @@
-// Transforms of a sample: crop, flip, normalise, and their composition. Image views (resize, crop of any size) are in
-// data/images/view.h.
+// Transforms of a sample's image: crop, flip, normalise, and their composition. Image views (resize, crop of any size)
+// are in data/images/view.h.
 #pragma once
 
 #include "data/augment/options.h"
 #include "data/dataset.h"
+#include "data/geometry.h"
 #include "data/sample.h"
 
 #include <array>
@@ -22,28 +23,36 @@ struct ViewOptions;
 class Transform {
  public:
   virtual ~Transform() = default;
-  /// The fields of its output. Rejects fields that it does not support.
-  virtual SampleFields describe(SampleFields fields) const = 0;
-  /// Replaces tensors of the sample. Must be thread-safe.
-  virtual void apply(Sample& sample, SampleRandom& random) const = 0;
+  /// The image that it makes. Rejects one that it does not support.
+  virtual SampleField describe(SampleField image) const = 0;
+  /// Replaces the image, and returns how its pixels moved. Must be thread-safe.
+  virtual Geometry apply(SampleImage& image, SampleRandom& random) const = 0;
+  /// Whether masks and boxes can follow; false for a transform that moves one pixel to several places.
+  virtual bool can_be_followed() const { return true; }
 };
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
+
+/// The fields of samples with `fields` after `transforms`. Rejects images that a transform does not support, and fields
+/// that cannot follow.
+SampleFields describe(const Transforms& transforms, SampleFields fields);
+/// Transforms the image of a sample with `fields`; masks and boxes follow.
+void apply(const Transforms& transforms, const SampleFields& fields, Sample& sample, SampleRandom& random);
 
 struct SplitTransforms {
   Transforms early;  // applied to each sample as it is read
   Transforms late;   // applied to its row when the batch is taken
 };
-/// Splits `transforms`, applied to samples with `fields`, before the one that makes `images` f32. Prefetched batches
+/// Splits `transforms`, applied to samples with `fields`, before the one that makes the image f32. Prefetched batches
 /// then hold u8 images, a quarter of the bytes.
-SplitTransforms split_at_f32(Transforms transforms, SampleFields fields);
+SplitTransforms split_at_f32(Transforms transforms, const SampleFields& fields);
 
-/// Pads `images` u8 [H, W, C] by `padding` black pixels on each side and takes a random crop of the original size (the
+/// Pads images u8 [H, W, C] by `padding` black pixels on each side and takes a random crop of the original size (the
 /// CIFAR recipe of He et al. 2016, section 4.2).
 class RandomCrop final : public Transform {
  public:
   explicit RandomCrop(std::int64_t padding) : padding_(padding) {}
-  SampleFields describe(SampleFields fields) const override;
-  void apply(Sample& sample, SampleRandom& random) const override;
+  SampleField describe(SampleField image) const override;
+  Geometry apply(SampleImage& image, SampleRandom& random) const override;
 
  private:
   std::int64_t padding_;
@@ -53,19 +62,19 @@ class RandomCrop final : public Transform {
 class RandomFlip final : public Transform {
  public:
   explicit RandomFlip(double probability = 0.5) : probability_(probability) {}
-  SampleFields describe(SampleFields fields) const override;
-  void apply(Sample& sample, SampleRandom& random) const override;
+  SampleField describe(SampleField image) const override;
+  Geometry apply(SampleImage& image, SampleRandom& random) const override;
 
  private:
   double probability_;
 };
 
-/// Converts `images` u8 [H, W, C] to f32: (value / 255 − mean) / deviation per channel.
+/// Converts images u8 [H, W, C] to f32: (value / 255 − mean) / deviation per channel.
 class Normalize final : public Transform {
  public:
   Normalize(const std::vector<float>& mean, const std::vector<float>& deviation);
-  SampleFields describe(SampleFields fields) const override;
-  void apply(Sample& sample, SampleRandom& random) const override;
+  SampleField describe(SampleField image) const override;
+  Geometry apply(SampleImage& image, SampleRandom& random) const override;
   /// The affine map of each channel: the factors, then the offsets, [2 C].
   std::vector<float> table() const;
 
@@ -87,7 +96,7 @@ std::array<std::pair<std::string_view, Decoding>, 2> names_of(Decoding);
 std::array<std::pair<std::string_view, ExifUse>, 2> names_of(ExifUse);
 
 struct TransformOptions {
-  std::int64_t image_size = 0;   // side of the output in pixels; 0: the data set's size
+  ImageSize image_size = 0;      // of the output in pixels; 0: the data set's size
   std::string augment = "none";  // one of `augmentations()`
   AugmentOptions pixels{};       // augmentations of pixel values
   std::int64_t crop_padding = 4;

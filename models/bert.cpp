@@ -86,6 +86,7 @@ SampleFields inputs_of(const BertOptions& options) {
                        .below = below};
   };
   SampleFields fields{field("tokens", options.vocab_size)};
+  fields.front().kind = FieldKind::tokens;
   if (options.has_types) fields.push_back(field("token_types", options.types));
   return fields;
 }

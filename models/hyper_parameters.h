@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/schema.h"
+#include "data/image_size.h"
 
 #include <cstdint>
 #include <string>
@@ -31,23 +32,6 @@ class HyperProblems {
  private:
   std::vector<HyperProblem> all_;
 };
-
-/// Two whole numbers; one stands for both.
-using Sides = std::pair<std::int64_t, std::int64_t>;
-
-/// In pixels.
-struct ImageSize {
-  std::int64_t height, width;
-  ImageSize(std::int64_t side = 224) : ImageSize(side, side) {}  // NOLINT(google-explicit-constructor): a square
-  ImageSize(std::int64_t h, std::int64_t w) : height(h), width(w) {}
-  bool is_square() const { return height == width; }
-  bool operator==(const ImageSize&) const = default;
-};
-
-template <>
-const Codec& codec_of<Sides>();
-template <>
-const Codec& codec_of<ImageSize>();
 
 inline constexpr std::int64_t largest_extent = 1 << 16;
 inline constexpr NumberRange extent_range = between(1, largest_extent);

@@ -9,6 +9,7 @@ namespace lacuna {
 ImageModel::ImageModel(const ModelContext& context, const ImageModelSignature& signature)
     : Model(context,
             {.inputs = {{.name = "images",
+                         .kind = FieldKind::pixels,
                          .dtype = DType::f32,
                          .shape = {signature.image_size.height, signature.image_size.width, signature.in_channels}}},
              .num_classes = signature.num_classes,

@@ -227,9 +227,6 @@ Fields ResNetOptions::fields() {
 }
 
 void ResNetOptions::check(HyperProblems& problems) const {
-  if (!image_size.is_square())
-    problems.add("image_size",
-                 fmt::format("`image_size`: expected a square, got {}x{}", image_size.height, image_size.width));
   if (layers.size() != channels.size())
     problems.add("channels",
                  fmt::format("`channels` names {} stages, but `layers` {}", channels.size(), layers.size()));

@@ -17,9 +17,9 @@ namespace {
 /// timm's init_weights_vit_timm: every linear layer, the head included.
 nn::WeightInit linear_init() { return {init::truncated_normal(.02), init::constant(0)}; }
 
-std::int64_t patches_of(const VitOptions& options) {
-  const std::int64_t side = options.image_size.height / options.patch_size;
-  return side * side;
+/// The grid of patches.
+ImageSize grid_of(const VitOptions& options) {
+  return {options.image_size.height / options.patch_size, options.image_size.width / options.patch_size};
 }
 /// Tokens that are no patches: class, distillation and register tokens.
 std::int64_t prefix_of(const VitOptions& options) {
@@ -143,7 +143,7 @@ VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptio
                   options.distilled ? std::vector<std::string>{"head", "head_dist"} : std::vector<std::string>{"head"},
                   "patch_embed.proj"}),
       options_(options),
-      patches_(patches_of(options)),
+      patches_(grid_of(options).height * grid_of(options).width),
       prefix_(prefix_of(options)),
       patch_embedding_(*this, "patch_embed.proj", options.in_channels, options.embed_dim,
                        {.kernel = options.patch_size, .stride = options.patch_size, .bias = !options.pre_norm}),
@@ -187,9 +187,10 @@ Tensor VisionTransformer::adapt(const Parameter& parameter, const Tensor& stored
   const Shape &from = stored.shape(), &to = positions_.shape();
   if (from.rank() != 3 || from[0] != 1 || from[2] != to[2]) return {};
   const std::int64_t leading = to[1] - patches_;
-  if (square_side(from[1] - leading) == 0 || square_side(patches_) == 0) return {};
+  if (square_side(from[1] - leading) == 0) return {};
   if (stored.device() == Device::meta) return Tensor::empty(to, DType::f32, Device::meta);
-  return resample_positions(stored, to[1], leading, library == Library::timm ? Cubic::antialiased : Cubic::plain);
+  return resample_positions(stored, grid_of(options_), leading,
+                            library == Library::timm ? Cubic::antialiased : Cubic::plain);
 }
 
 Variable VisionTransformer::embed(Variable images) const {
@@ -313,12 +314,9 @@ Fields VitOptions::fields() {
 }
 
 void VitOptions::check(HyperProblems& problems) const {
-  if (!image_size.is_square())
-    problems.add("image_size",
-                 fmt::format("`image_size`: expected a square, got {}x{}", image_size.height, image_size.width));
-  if (image_size.height % patch_size != 0)
-    problems.add("patch_size",
-                 fmt::format("`patch_size` {} does not divide `image_size` {}", patch_size, image_size.height));
+  if (const std::int64_t side = image_size.height % patch_size != 0 ? image_size.height : image_size.width;
+      side % patch_size != 0)
+    problems.add("patch_size", fmt::format("`patch_size` {} does not divide `image_size` {}", patch_size, side));
   if (embed_dim % num_heads != 0)
     problems.add("num_heads", fmt::format("`num_heads` {} does not divide `embed_dim` {}", num_heads, embed_dim));
   if (static_cast<double>(embed_dim) * mlp_ratio < 1)

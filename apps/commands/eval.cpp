@@ -209,7 +209,8 @@ class Eval {
       for (std::size_t i = 0; i < worst.size(); ++i) {
         const Batch batch = single.read(0, samples[static_cast<std::size_t>(worst[i])], single.allocate(), sample);
         json[figures.key()]["worst"][i]["image"] =
-            picture_address(batch["images"], 0, configuration.data.images.mean, configuration.data.images.deviation);
+            picture_address(batch[find_images(single.info().fields)->name], 0, configuration.data.images.mean,
+                            configuration.data.images.deviation);
       }
     }
     try {

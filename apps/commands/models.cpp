@@ -46,7 +46,7 @@ class Models {
       const ModelDescription description = describe_model(name, {});
       const std::unique_ptr<Model> model = description.build({.device = Device::meta});
       const SampleField& input = model->inputs().front();
-      const bool is_image = input.name == "images";
+      const bool is_image = input.kind == FieldKind::pixels;
       const Shape& shape = input.shape;  // [H, W, C], or the most tokens
       text += fmt::format(
           "{:<44} {:<16} {:>12} {:>11} {:>8}\n", name, description.family, model->parameter_count(),

@@ -133,7 +133,7 @@ std::unique_ptr<const InputReader> OpenedModel::reader(std::int64_t max_length) 
       if (const Tree* const value = value_of(configuration, "data", field.name); value && field.use == Use::any)
         read_field(field, field.name, *value, &images, problems);
     problems.refuse_if_any();
-    images.image_size = size;
+    images.image_size = {size, input.shape[1]};
     return image_inputs(evaluation_transforms(evaluation, {.name = folder.model, .fields = encoded_image_fields()}));
   }
   if (input.collation == Collation::stacked)

@@ -151,7 +151,7 @@ Tensor load_expected(const SafetensorsFile& file, std::string_view name, int ran
 Tensor load_images(const SafetensorsFile& file, const Model& model) {
   const Tensor stored = load_expected(file, "input/image", 4);
   const Shape& shape = stored.shape();
-  const Shape& image = field_of(model.inputs(), "images").shape;  // [H, W, C]
+  const Shape& image = find_images(model.inputs())->shape;  // [H, W, C]
   const std::int64_t height = image[0], width = image[1], channels = image[2], pixels = height * width;
   if (!is_floating(stored.dtype()) || !(shape == Shape{shape[0], channels, height, width}))
     reject("{}: expected images [N, {}, {}, {}], got {} {}", file.path().string(), channels, height, width,
@@ -303,7 +303,7 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
     const Tensor images = load_images(file, *model);
     input.targets = Variable(load_targets(file, images));
     if (repetition > 0) move_within_rounding(images, repetition);
-    input.batch = Batch{{"images", images}};
+    input.batch = Batch{{find_images(model->inputs())->name, images}};
   }
   const auto outputs_of = [&] { return model->forward(input.batch); };
   select_trained(file, *model);

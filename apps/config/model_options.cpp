@@ -68,8 +68,9 @@ std::vector<HyperParameter> read_model_options(const std::vector<const TreeEntry
 std::vector<HyperParameter> hyper_parameters_of(const Configuration& configuration) {
   std::vector<HyperParameter> all = configuration.model.options;
   if (configuration.model.num_classes > 0) all.push_back({"num_classes", configuration.model.num_classes});
-  if (configuration.data.images.image_size > 0 && find_value(all, "image_size") == nullptr)
-    all.push_back({"image_size", configuration.data.images.image_size});
+  const ImageSize& size = configuration.data.images.image_size;
+  if (size.is_given() && find_value(all, "image_size") == nullptr)
+    all.push_back({"image_size", codec_of<ImageSize>().write(&size)});
   const std::string_view head =
       tasks().contains(configuration.task.name) ? tasks().get(configuration.task.name).head : std::string_view();
   if (head.empty() || find_value(all, "head") != nullptr || configuration.model.name.empty()) return all;
@@ -100,12 +101,13 @@ void check_model(const Configuration& configuration, const Tree& root, Problems&
     problems.add(place_of_parameter(root, problem.key),
                  fmt::format("model {}: {}", configuration.model.name, problem.message));
   for (const HyperParameter& option : configuration.model.options) {
-    const std::int64_t wanted = configuration.data.images.image_size;
+    const ImageSize& size = configuration.data.images.image_size;
+    const Tree wanted = codec_of<ImageSize>().write(&size);
     const bool is_text = option.value.kind == Tree::Kind::scalar && !number_in(option.value);  // refused already
-    if (option.key == "image_size" && wanted > 0 && !is_text && option.value != Tree(wanted))
-      problems.add(
-          place_of_parameter(root, option.key),
-          fmt::format("model.image_size is {}, but data.image_size is {}", lacuna::to_yaml(option.value), wanted));
+    if (option.key == "image_size" && size.is_given() && !is_text && option.value != wanted)
+      problems.add(place_of_parameter(root, option.key),
+                   fmt::format("model.image_size is {}, but data.image_size is {}", lacuna::to_yaml(option.value),
+                               lacuna::to_yaml(wanted)));
   }
 }
 

@@ -21,13 +21,13 @@
 namespace lacuna::apps {
 namespace {
 
-/// The side of the model's images; 0 for a model without images.
-std::int64_t image_size_of(const ModelDescription& description) {
+/// The size of the model's images; 0 for a model without images.
+ImageSize image_size_of(const ModelDescription& description) {
   const Tree* const found = find_value(description.hyper_parameters, "image_size");
-  if (found == nullptr) return 0;
-  const std::optional<double> side = number_in(*found);
-  if (!side) reject("model.image_size: data sets give square images, expected one number, got {}", to_yaml(*found));
-  return static_cast<std::int64_t>(*side);
+  ImageSize size = 0;
+  Problems none;
+  if (found != nullptr) codec_of<ImageSize>().read(*found, &size, {}, {}, none);
+  return size;
 }
 
 void warn_if_fewer_threads(std::int64_t asked) {
@@ -101,11 +101,11 @@ void check_for_cuda(const Configuration& resolved) {
 Configuration with_outputs(Configuration configuration) {
   if (configuration.model.num_classes > 0) return configuration;
   const DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
-  const auto labels = std::ranges::find(data.fields, "labels", &SampleField::name);
+  const SampleField* const target = find_target(data.fields);
   if (!data.classes.empty())
     configuration.model.num_classes = std::ssize(data.classes);
-  else if (labels != data.fields.end())
-    configuration.model.num_classes = labels->below > 0 ? labels->below : labels->shape.count();
+  else if (target != nullptr)
+    configuration.model.num_classes = target->below > 0 ? target->below : target->shape.count();
   return configuration;
 }
 
@@ -187,7 +187,7 @@ namespace {
 Transforms transforms_of(const Configuration& resolved, const DatasetInfo& dataset, bool training) {
   TransformOptions options = resolved.data.images;
   const TransformOptions defaults;
-  const bool files = std::ranges::find(dataset.fields, "encoded", &SampleField::name) != dataset.fields.end();
+  const bool files = find_field(dataset.fields, FieldKind::image_file) != nullptr;
   const auto refuse_if = [&](bool given, std::string_view key) {
     if (given && !files)
       reject("data.{}: expected its default, since the data set {} has no image files", key, resolved.data.name);
@@ -229,7 +229,7 @@ bool gives_pixels(const Configuration& resolved, Split split) {
 Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
   const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
   const SampleFields fields = dataset->info().fields;
-  const bool has_tokens = std::ranges::find(fields, "tokens", &SampleField::name) != fields.end();
+  const bool has_tokens = find_field(fields, FieldKind::tokens) != nullptr;
   const bool training = split == Split::train;
   auto [early, late] = split_at_f32(transforms_of(resolved, dataset->info(), training), fields);
   const OnDamage on_damage = resolved.data.broken != "skip" ? OnDamage::fail

@@ -112,12 +112,6 @@ void check_data(const Configuration& c, const Tree& root, Problems& problems) {
     if (deviation <= 0) problems.add(place_of(root, "data", "std"), "data.std: expected numbers above 0");
   if (c.model.name.empty()) return;
   const ModelDescription model = describe_model(c.model.name, hyper_parameters_of(c));
-  const std::string_view key = has_images ? "vocab_size" : "image_size";  // of a model of the other kind
-  for (const HyperParameter& parameter : model.hyper_parameters)
-    if (parameter.key == key)
-      problems.add(place_of(root, "data", "name"),
-                   fmt::format("data.name: {} gives {}, and model {} takes {}", c.data.name,
-                               has_images ? "images" : "tokens", c.model.name, has_images ? "tokens" : "images"));
   for (const HyperParameter& parameter : model.hyper_parameters)
     if (parameter.key == "in_channels" && has_images && parameter.value != Tree(channels))
       problems.add(place_of(root, "model", "in_channels"),
@@ -174,18 +168,27 @@ void check_classes(const Configuration& resolved, const DatasetInfo& data, const
   if (const std::vector<double>& weights = resolved.data.sampler_weights;
       !weights.empty() && std::ssize(weights) != classes)
     reject("data.sampler_weights: expected a number for each of {} classes, got {}", classes, weights.size());
-  const auto labels = std::ranges::find(data.fields, "labels", &SampleField::name);
-  if (resolved.data.sampler != Configuration::Data{}.sampler &&
-      (labels == data.fields.end() || labels->dtype != DType::i64 || labels->shape.rank() != 0))
+  if (resolved.data.sampler != Configuration::Data{}.sampler && find_class(data.fields) == nullptr)
     reject("data.sampler: the samples of {} have no class to draw them by", resolved.data.name);
   if (const std::shared_ptr<const Mixing> mixing = mixing_of(resolved)) {
-    const auto is_image = [](const SampleField& field) { return field.name == "images" || field.name == "encoded"; };
-    if (std::ranges::none_of(data.fields, is_image))
+    const SampleField* const images = find_images(data.fields);
+    if (images == nullptr)
       reject("data.mixup and data.cutmix: expected a data set of images, got {}", resolved.data.name);
-    const SampleField images{.name = "images", .dtype = DType::f32, .shape = {1, 1, 3}};
-    if (labels != data.fields.end()) mixing->describe({images, *labels});
+    SampleFields mixed = data.fields;
+    for (SampleField& field : mixed)
+      if (field.name == images->name)
+        field = {.name = field.name, .kind = FieldKind::pixels, .dtype = DType::f32, .shape = {1, 1, 3}};
+    mixing->describe(std::move(mixed));
   }
   best_by(resolved.train.best_by, task);
+}
+
+/// Checks that samples have a field of the kind of each input; image files are decoded to pixels.
+void check_inputs(const DatasetInfo& data, const Model& model, const Configuration& c) {
+  for (const SampleField& input : model.inputs())
+    if ((input.kind == FieldKind::pixels ? find_images(data.fields) : find_field(data.fields, input.kind)) == nullptr)
+      reject("data.name: {} gives {}, and model {} takes {}", c.data.name, to_string(data.fields), c.model.name,
+             to_string(model.inputs()));
 }
 
 /// Checks that the model takes the data set's token ids and sequence lengths.
@@ -214,8 +217,14 @@ void check_task(const Configuration& c, const Tree& root, Problems& problems) {
   const ModelDescription description = describe_model(c.model.name, hyper_parameters_of(resolved));
   if (!description.problems.empty()) return;
   const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
+  const std::unique_ptr<Model> model = description.build({.device = Device::meta});
+  bool fits = false;
+  note_refusal(place_of(root, "data", "name"), problems, [&] {
+    check_inputs(data, *model, c);
+    fits = true;
+  });
+  if (!fits) return;
   note_refusal(place_of(root, "task", "name"), problems, [&] {
-    const std::unique_ptr<Model> model = description.build({.device = Device::meta});
     check_tokens(data, *model, c);
     const std::unique_ptr<Task> task = make_task(c.task.name, resolved.task.options, *model);
     check_classes(resolved, data, *task);

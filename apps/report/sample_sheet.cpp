@@ -54,6 +54,10 @@ std::string sample_sheet(Configuration resolved) {
   const DatasetPtr dataset = open_dataset(resolved.data.name, dataset_options(resolved, Split::train));
   if (image_channels(dataset->info().fields) != 3)
     reject("--data: expected a data set with colour images, got {}", resolved.data.name);
+  const SampleField* const target = find_target(dataset->info().fields);
+  if (target == nullptr)
+    reject("--data: expected a data set with labels, got {} with {}", resolved.data.name,
+           to_string(dataset->info().fields));
   const std::vector<std::string>& classes = dataset->info().classes;
   const Batches batches = batches_of(resolved, dataset, Split::train);
   std::string page = fmt::format(
@@ -67,13 +71,13 @@ std::string sample_sheet(Configuration resolved) {
   Sample sample;
   for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
     const Batch batch = batches.read(epoch, 0, batches.allocate(), sample);
-    const Tensor& images = batch["images"];
+    const Tensor& images = batch[find_images(batches.info().fields)->name];
     page += fmt::format("<h2>Epoch {}, first batch: {} images of {}×{} pixels</h2>\n<div>\n", epoch + 1, batch.samples,
                         images.shape()[1], images.shape()[2]);
     for (std::int64_t row = 0; row < std::min(most_images, batch.samples); ++row)
       page += fmt::format("<figure><img alt=\"\" src=\"{}\"><figcaption>{}</figcaption></figure>\n",
                           picture_address(images, row, resolved.data.images.mean, resolved.data.images.deviation),
-                          for_html(label_of(batch["labels"], row, classes)));
+                          for_html(label_of(batch[target->name], row, classes)));
     page += "</div>\n";
   }
   return page + "</body></html>\n";

@@ -95,7 +95,7 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_sample
                    {"data.seed", std::to_string(c.data.source.seed)},
                    {"data.train_size", std::to_string(training_samples.size())}}};
   const DatasetInfo& info = training_samples.info();  // classes that folders are named after may change
-  if (std::ranges::find(info.fields, "encoded", &SampleField::name) != info.fields.end())
+  if (find_field(info.fields, FieldKind::image_file) != nullptr)
     options.identity["classes"] = fmt::format("{}", fmt::join(info.classes, ", "));
   if (const auto& adaptation = setup.model().adaptation())
     options.identity["weights of model.from"] = adaptation->base_hash;

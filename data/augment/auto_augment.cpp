@@ -1,6 +1,7 @@
 #include "data/augment/auto_augment.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -14,8 +15,9 @@ class AutoAugment : public PixelTransform {
 
  protected:
   const Policy& policy() const { return policy_; }
-  void apply_step(const Step& step, Sample& sample, SampleRandom& random) const {
-    step.apply(sample, surroundings_, random);
+  /// Adds the moves of the step's pixels to `geometry`.
+  void apply_step(const Step& step, SampleImage& image, SampleRandom& random, Geometry& geometry) const {
+    std::ranges::move(step.apply(image, surroundings_, random), std::back_inserter(geometry));
   }
   const Step& any_step(SampleRandom& random) const {
     return policy_.steps[static_cast<std::size_t>(random.below(std::ssize(policy_.steps)))];
@@ -29,20 +31,24 @@ class AutoAugment : public PixelTransform {
 class Choice final : public AutoAugment {
  public:
   using AutoAugment::AutoAugment;
-  void apply(Sample& sample, SampleRandom& random) const override {
+  Geometry apply(SampleImage& image, SampleRandom& random) const override {
+    Geometry geometry;
     const auto& chains = policy().chains;
     for (const Step& step : chains[static_cast<std::size_t>(random.below(std::ssize(chains)))])
-      apply_step(step, sample, random);
+      apply_step(step, image, random, geometry);
+    return geometry;
   }
 };
 
 class RandAugment final : public AutoAugment {
  public:
   using AutoAugment::AutoAugment;
-  void apply(Sample& sample, SampleRandom& random) const override {
+  Geometry apply(SampleImage& image, SampleRandom& random) const override {
+    Geometry geometry;
     std::vector<double> weights = policy().weights;
     for (std::int64_t layer = 0; layer < policy().layers; ++layer)
-      apply_step(weights.empty() ? any_step(random) : taken(weights, random), sample, random);
+      apply_step(weights.empty() ? any_step(random) : taken(weights, random), image, random, geometry);
+    return geometry;
   }
 
  private:
@@ -64,35 +70,38 @@ class RandAugment final : public AutoAugment {
 class AugMix final : public AutoAugment {
  public:
   using AutoAugment::AutoAugment;
-  void apply(Sample& sample, SampleRandom& random) const override {
+  bool can_be_followed() const override { return false; }
+  Geometry apply(SampleImage& image, SampleRandom& random) const override {
     const auto [weights, share] = drawn_weights(random);
-    const Tensor original = sample[images];
+    const Tensor original = image.tensor();
+    Geometry of_chains;
     const ImageView from = view_of(original);
     const std::int64_t count = from.bytes();
     // The sum of the chains, or their running blend.
-    const Tensor result = sample.scratch(original.shape(), policy().blends_each ? DType::u8 : DType::f32);
+    const Tensor result = image.scratch(original.shape(), policy().blends_each ? DType::u8 : DType::f32);
     if (policy().blends_each)
       std::copy_n(from.pixels, count, result.data<std::uint8_t>());
     else
       std::fill_n(result.data<float>(), count, 0.0F);
     for (const float weight : weights) {
-      const Tensor chain = sample.scratch(original.shape(), DType::u8);
+      const Tensor chain = image.scratch(original.shape(), DType::u8);
       std::copy_n(from.pixels, count, chain.data<std::uint8_t>());
-      sample.set(images, chain);
+      image.set(chain);
       const std::int64_t depth = policy().depth > 0 ? policy().depth : 1 + random.below(3);
-      for (std::int64_t i = 0; i < depth; ++i) apply_step(any_step(random), sample, random);
-      const std::uint8_t* const augmented = sample[images].data<const std::uint8_t>();
+      for (std::int64_t i = 0; i < depth; ++i) apply_step(any_step(random), image, random, of_chains);
+      const std::uint8_t* const augmented = image.tensor().data<const std::uint8_t>();
       if (policy().blends_each)
         blend_each(augmented, weight, count, result.data<std::uint8_t>());
       else
         add(augmented, weight, count, result.data<float>());
     }
-    Tensor out = sample.make(images, original.shape(), DType::u8);
+    Tensor out = image.make(original.shape(), DType::u8);
     if (policy().blends_each)
       std::copy_n(result.data<std::uint8_t>(), count, out.data<std::uint8_t>());
     else
       finish(from.pixels, result.data<float>(), share, count, out.data<std::uint8_t>());
-    sample.set(images, std::move(out));
+    image.set(std::move(out));
+    return {};
   }
 
  private:

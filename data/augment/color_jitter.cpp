@@ -25,31 +25,34 @@ ColorJitter::ColorJitter(const std::vector<double>& strengths, double probabilit
   if (strengths_[3] > 0.5) reject("data.color_jitter: expected a hue of 0.5 at most, got {}", strengths_[3]);
 }
 
-void ColorJitter::apply(Sample& sample, SampleRandom& random) const {
-  if (random.uniform() >= probability_) return;
+Geometry ColorJitter::apply(SampleImage& image, SampleRandom& random) const {
+  if (random.uniform() >= probability_) return {};
   std::array<std::size_t, 4> order{0, 1, 2, 3};
   for (std::int64_t i = 3; i > 0; --i)
     std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(random.below(i + 1))]);
-  const ImageView image = view_of(sample[images]);
+  const ImageView pixels = view_of(image.tensor());
   for (const std::size_t which : order) {
     const double strength = strengths_[which];
     if (strength == 0) continue;
     if (which == 3) {
-      hue(image, random.uniform(-strength, strength));
+      hue(pixels, random.uniform(-strength, strength));
       continue;
     }
     const auto factor = static_cast<float>(random.uniform(std::max(0.0, 1 - strength), 1 + strength));
     constexpr void (*operations[])(const ImageView&, float){brightness, contrast, saturation};
-    operations[which](image, factor);
+    operations[which](pixels, factor);
   }
+  return {};
 }
 
-void RandomGrayscale::apply(Sample& sample, SampleRandom& random) const {
-  if (random.uniform() < probability_) saturation(view_of(sample[images]), 0);
+Geometry RandomGrayscale::apply(SampleImage& image, SampleRandom& random) const {
+  if (random.uniform() < probability_) saturation(view_of(image.tensor()), 0);
+  return {};
 }
 
-void RandomBlur::apply(Sample& sample, SampleRandom& random) const {
-  if (random.uniform() < probability_) blur(sample, random.uniform(0.1, 2.0));
+Geometry RandomBlur::apply(SampleImage& image, SampleRandom& random) const {
+  if (random.uniform() < probability_) blur(image, random.uniform(0.1, 2.0));
+  return {};
 }
 
 }  // namespace lacuna::augment

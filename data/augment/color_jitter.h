@@ -15,7 +15,7 @@ class ColorJitter final : public PixelTransform {
   /// `strengths`: one number for all but hue, or three without hue, or four. Other counts, and a hue above 0.5, are the
   /// input's fault.
   ColorJitter(const std::vector<double>& strengths, double probability);
-  void apply(Sample& sample, SampleRandom& random) const override;
+  Geometry apply(SampleImage& image, SampleRandom& random) const override;
 
  private:
   std::array<double, 4> strengths_{};  // brightness, contrast, saturation, hue
@@ -27,7 +27,7 @@ class RandomGrayscale final : public PixelTransform {
  public:
   explicit RandomGrayscale(double probability)
       : PixelTransform("data.grayscale_probability"), probability_(probability) {}
-  void apply(Sample& sample, SampleRandom& random) const override;
+  Geometry apply(SampleImage& image, SampleRandom& random) const override;
 
  private:
   double probability_;
@@ -37,7 +37,7 @@ class RandomGrayscale final : public PixelTransform {
 class RandomBlur final : public PixelTransform {
  public:
   explicit RandomBlur(double probability) : PixelTransform("data.blur_probability"), probability_(probability) {}
-  void apply(Sample& sample, SampleRandom& random) const override;
+  Geometry apply(SampleImage& image, SampleRandom& random) const override;
 
  private:
   double probability_;

@@ -52,37 +52,42 @@ constexpr Argument between_level = [](double m, double, const Surroundings&) {
 
 /// Applies `function(image, argument)` in place, with an integer or float argument.
 template <auto function>
-constexpr Apply in_place = [](Sample& sample, double argument, const Surroundings&, SampleRandom&) {
-  const ImageView image = view_of(sample[images]);
-  if constexpr (requires { function(image); })
-    function(image);
+constexpr Apply in_place = [](SampleImage& image, double argument, const Surroundings&, SampleRandom&) {
+  const ImageView pixels = view_of(image.tensor());
+  if constexpr (requires { function(pixels); })
+    function(pixels);
   else if constexpr (requires(void (*f)(const ImageView&, int)) { f = function; })
-    function(image, static_cast<int>(argument));
+    function(pixels, static_cast<int>(argument));
   else
-    function(image, static_cast<float>(argument));
+    function(pixels, static_cast<float>(argument));
+  return Geometry();
 };
 
 }  // namespace
 
-void blur(Sample& sample, double deviation) {
-  const Tensor image = sample[images];
-  gaussian_blur(view_of(image), view_of(sample.scratch(image.shape(), DType::u8)), static_cast<float>(deviation));
+void blur(SampleImage& image, double deviation) {
+  const Tensor pixels = image.tensor();
+  gaussian_blur(view_of(pixels), view_of(image.scratch(pixels.shape(), DType::u8)), static_cast<float>(deviation));
 }
 
 namespace {
 
 /// Applies the affine map that `function(image, argument)` returns.
 template <auto map>
-constexpr Apply moved = [](Sample& sample, double argument, const Surroundings& surroundings, SampleRandom& random) {
-  const ResizeFilter filter = surroundings.filter    ? *surroundings.filter
-                              : random.below(2) == 0 ? ResizeFilter::bilinear
-                                                     : ResizeFilter::bicubic;
-  const ImageView image = view_of(sample[images]);
-  const Tensor scratch = sample.scratch({image.height, image.width, 4}, DType::u8);
-  transform(map(image, argument), filter, surroundings.fill, image,
-            {reinterpret_cast<std::uint32_t*>(scratch.data<std::uint8_t>()),
-             static_cast<std::size_t>(image.height * image.width)});
-};
+constexpr Apply moved =
+    [](SampleImage& image, double argument, const Surroundings& surroundings, SampleRandom& random) {
+      const ResizeFilter filter = surroundings.filter    ? *surroundings.filter
+                                  : random.below(2) == 0 ? ResizeFilter::bilinear
+                                                         : ResizeFilter::bicubic;
+      const ImageView pixels = view_of(image.tensor());
+      const Tensor scratch = image.scratch({pixels.height, pixels.width, 4}, DType::u8);
+      const Affine affine = map(pixels, argument);
+      transform(affine, filter, surroundings.fill, pixels,
+                {reinterpret_cast<std::uint32_t*>(scratch.data<std::uint8_t>()),
+                 static_cast<std::size_t>(pixels.height * pixels.width)});
+      const ImageSize size(pixels.height, pixels.width);
+      return Geometry{Move{.from = size, .to = size, .how = affine}};
+    };
 
 constexpr auto sheared_x = [](const ImageView&, double factor) { return Affine{.xy = factor}; };
 constexpr auto sheared_y = [](const ImageView&, double factor) { return Affine{.yx = factor}; };
@@ -93,20 +98,24 @@ constexpr auto translated_y = [](const ImageView& image, double share) {
   return Affine{.y0 = share * static_cast<double>(image.height)};
 };
 
-constexpr Apply sharpened = [](Sample& sample, double factor, const Surroundings&, SampleRandom&) {
-  const Tensor image = sample[images];
-  Tensor out = sample.make(images, image.shape(), DType::u8);
-  sharpness(view_of(image), view_of(out), static_cast<float>(factor));
-  sample.set(images, std::move(out));
+constexpr Apply sharpened = [](SampleImage& image, double factor, const Surroundings&, SampleRandom&) {
+  const Tensor pixels = image.tensor();
+  Tensor out = image.make(pixels.shape(), DType::u8);
+  sharpness(view_of(pixels), view_of(out), static_cast<float>(factor));
+  image.set(std::move(out));
+  return Geometry();
 };
-constexpr Apply desaturated = [](Sample& sample, double factor, const Surroundings&, SampleRandom&) {
-  saturation(view_of(sample[images]), static_cast<float>(std::clamp(1.0 - factor, 0.0, 1.0)));
+constexpr Apply desaturated = [](SampleImage& image, double factor, const Surroundings&, SampleRandom&) {
+  saturation(view_of(image.tensor()), static_cast<float>(std::clamp(1.0 - factor, 0.0, 1.0)));
+  return Geometry();
 };
-constexpr Apply blurred = [](Sample& sample, double deviation, const Surroundings&, SampleRandom&) {
-  blur(sample, deviation);
+constexpr Apply blurred = [](SampleImage& image, double deviation, const Surroundings&, SampleRandom&) {
+  blur(image, deviation);
+  return Geometry();
 };
-constexpr Apply blurred_randomly = [](Sample& sample, double factor, const Surroundings&, SampleRandom& random) {
-  blur(sample, random.uniform(0.1, 2.0 * factor));
+constexpr Apply blurred_randomly = [](SampleImage& image, double factor, const Surroundings&, SampleRandom& random) {
+  blur(image, random.uniform(0.1, 2.0 * factor));
+  return Geometry();
 };
 
 constexpr std::array table{

@@ -23,14 +23,14 @@ struct Operation {
   bool draws_sign;  // whether the direction is random
   /// Maps a magnitude, 0 to 10 in most policies, to the operation's argument; `sign` is 1 or −1. Null: no argument.
   double (*argument)(double magnitude, double sign, const Surroundings& surroundings);
-  /// Applies the operation to the sample's images.
-  void (*apply)(Sample& sample, double argument, const Surroundings& surroundings, SampleRandom& random);
+  /// Applies the operation, and returns how pixels moved.
+  Geometry (*apply)(SampleImage& image, double argument, const Surroundings& surroundings, SampleRandom& random);
 };
 
 /// The operation called `name`; throws if there is none.
 const Operation& operation(std::string_view name);
 
-/// Blurs the sample's images (gaussian_blur).
-void blur(Sample& sample, double deviation);
+/// Blurs an image (gaussian_blur).
+void blur(SampleImage& image, double deviation);
 
 }  // namespace lacuna::augment

@@ -11,20 +11,16 @@
 
 namespace lacuna::augment {
 
-inline constexpr std::string_view images = "images";
-
-/// A transform of `images` u8 [H, W, 1 or 3] that preserves their shape.
+/// A transform of images u8 [H, W, 1 or 3] that preserves their shape.
 class PixelTransform : public Transform {
  public:
   explicit PixelTransform(std::string name) : name_(std::move(name)) {}
 
-  SampleFields describe(SampleFields fields) const final {
-    const SampleField& field = field_of(fields, images);
-    const bool fits =
-        field.dtype == DType::u8 && field.shape.rank() == 3 && (field.shape[2] == 1 || field.shape[2] == 3);
-    if (!fits)
-      reject("{} expects images u8 [H, W, 1 or 3], got {} {}", name_, lacuna::name_of(field.dtype), field.shape);
-    return fields;
+  SampleField describe(SampleField image) const final {
+    const Shape& shape = image.shape;
+    const bool fits = image.dtype == DType::u8 && shape.rank() == 3 && (shape[2] == 1 || shape[2] == 3);
+    if (!fits) reject("{} expects images u8 [H, W, 1 or 3], got {} {}", name_, lacuna::name_of(image.dtype), shape);
+    return image;
   }
 
  private:

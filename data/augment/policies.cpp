@@ -277,8 +277,8 @@ Policy mix_policy(std::string_view text) {
 
 }  // namespace
 
-void Step::apply(Sample& sample, const Surroundings& surroundings, SampleRandom& random) const {
-  if (probability < 1 && random.uniform() >= probability) return;
+Geometry Step::apply(SampleImage& image, const Surroundings& surroundings, SampleRandom& random) const {
+  if (probability < 1 && random.uniform() >= probability) return {};
   double drawn = magnitude;
   if (std::isinf(deviation))
     drawn = random.uniform(0, magnitude);
@@ -287,7 +287,7 @@ void Step::apply(Sample& sample, const Surroundings& surroundings, SampleRandom&
   drawn = std::clamp(drawn, 0.0, highest);
   const double sign = operation->draws_sign && random.below(2) == 1 ? -1 : 1;
   const double argument = operation->argument == nullptr ? 0 : operation->argument(drawn, sign, surroundings);
-  operation->apply(sample, argument, surroundings, random);
+  return operation->apply(image, argument, surroundings, random);
 }
 
 Policy parse_policy(std::string_view text) {

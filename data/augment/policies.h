@@ -16,8 +16,8 @@ struct Step {
   double deviation = 0;  // standard deviation of the magnitude; infinite: uniform between 0 and `magnitude`
   double highest = 10;   // magnitudes are clamped to [0, highest]
 
-  /// Applies the operation to the sample's images, with its probability.
-  void apply(Sample& sample, const Surroundings& surroundings, SampleRandom& random) const;
+  /// Applies the operation with its probability, and returns how pixels moved.
+  Geometry apply(SampleImage& image, const Surroundings& surroundings, SampleRandom& random) const;
 };
 
 struct Policy {

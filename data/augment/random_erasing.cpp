@@ -8,8 +8,6 @@
 namespace lacuna::augment {
 namespace {
 
-constexpr std::string_view images = "images";
-
 /// A stream of a sample's standard normal numbers.
 class Noise {
  public:
@@ -65,17 +63,16 @@ RandomErasing::RandomErasing(double probability, Erasing how, std::int64_t most)
   expect(most > 0, "expected 1 or more rectangles, got {}", most);
 }
 
-SampleFields RandomErasing::describe(SampleFields fields) const {
-  const SampleField& field = field_of(fields, images);
-  expect(field.dtype == DType::f32 && field.shape.rank() == 3, "erasing expects images f32 [H, W, C], got {} {}",
-         name_of(field.dtype), field.shape);
-  return fields;
+SampleField RandomErasing::describe(SampleField image) const {
+  expect(image.dtype == DType::f32 && image.shape.rank() == 3, "erasing expects images f32 [H, W, C], got {} {}",
+         name_of(image.dtype), image.shape);
+  return image;
 }
 
-void RandomErasing::apply(Sample& sample, SampleRandom& random) const {
-  if (random.uniform() >= probability_) return;
-  const Tensor image = sample[images];
-  const std::int64_t height = image.shape()[0], width = image.shape()[1], channels = image.shape()[2];
+Geometry RandomErasing::apply(SampleImage& image, SampleRandom& random) const {
+  if (random.uniform() >= probability_) return {};
+  const Tensor& pixels = image.tensor();
+  const std::int64_t height = pixels.shape()[0], width = pixels.shape()[1], channels = pixels.shape()[2];
   const std::int64_t rectangles = most_ == 1 ? 1 : 1 + random.below(most_);
   Noise noise(random);
   std::vector<float> color(static_cast<std::size_t>(channels));
@@ -84,13 +81,14 @@ void RandomErasing::apply(Sample& sample, SampleRandom& random) const {
     if (!rectangle) continue;
     if (how_ == Erasing::color) std::ranges::generate(color, [&] { return noise.next(); });
     for (std::int64_t y = rectangle->top; y < rectangle->top + rectangle->height; ++y) {
-      float* const row = image.data<float>() + (y * width + rectangle->left) * channels;
+      float* const row = pixels.data<float>() + (y * width + rectangle->left) * channels;
       if (how_ == Erasing::noise)
         std::generate_n(row, rectangle->width * channels, [&] { return noise.next(); });
       else
         for (std::int64_t x = 0; x < rectangle->width; ++x) std::ranges::copy(color, row + x * channels);
     }
   }
+  return {};
 }
 
 }  // namespace lacuna::augment

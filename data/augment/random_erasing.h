@@ -17,14 +17,14 @@ enum class Erasing : std::uint8_t {
 /// Parses `const`, `rand` or `pixel`; any other name gives nothing.
 std::optional<Erasing> erasing_of(std::string_view name);
 
-/// With a probability, overwrites 1 to `most` rectangles of normalised `images` f32 [H, W, C]. With n rectangles, each
+/// With a probability, overwrites 1 to `most` rectangles of normalised images f32 [H, W, C]. With n rectangles, each
 /// covers 1/50 to 1/3 of the image, divided by n, with an aspect ratio (height / width) of 0.3 to 1/0.3. A rectangle
 /// whose draw does not fit ten times is skipped.
 class RandomErasing final : public Transform {
  public:
   RandomErasing(double probability, Erasing how, std::int64_t most);
-  SampleFields describe(SampleFields fields) const override;
-  void apply(Sample& sample, SampleRandom& random) const override;
+  SampleField describe(SampleField image) const override;
+  Geometry apply(SampleImage& image, SampleRandom& random) const override;
 
  private:
   double probability_;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "data/geometry.h"
 #include "data/sample.h"
 
 #include <cstdint>
@@ -15,11 +16,6 @@
 #include <span>
 
 namespace lacuna {
-
-/// A part of an image, in pixels.
-struct ImageBox {
-  std::int64_t top = 0, left = 0, height = 0, width = 0;
-};
 
 /// The maximum number of pixels of an image, Pillow's limit.
 inline constexpr std::int64_t most_pixels = 178'956'970;

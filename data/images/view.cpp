@@ -8,8 +8,6 @@
 namespace lacuna {
 namespace {
 
-constexpr std::string_view images = "images", encoded = "encoded";
-
 /// Python's round: halves to even.
 std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::nearbyint(x)); }
 
@@ -36,23 +34,23 @@ AxisWindow inside(std::int64_t corner, std::int64_t side, std::int64_t extent) {
   return {.begin = begin, .count = end - begin};
 }
 
-/// Renders `view` of the source into `out` u8 [side, side, channels].
+/// Renders `view` of the source into `out` u8 [height, width, channels].
 void draw(const Source& source, const View& view, ResizeFilter filter, std::span<const std::uint8_t> fill,
           const Tensor& out) {
-  const std::int64_t side = out.shape()[0], channels = out.shape()[2];
+  const std::int64_t height = out.shape()[0], width = out.shape()[1], channels = out.shape()[2];
   std::uint8_t* const pixels = out.data<std::uint8_t>();
-  AxisWindow rows = inside(view.top, side, view.height), columns = inside(view.left, side, view.width);
-  if (rows.count < side || columns.count < side)
+  AxisWindow rows = inside(view.top, height, view.height), columns = inside(view.left, width, view.width);
+  if (rows.count < height || columns.count < width)
     for (std::int64_t i = 0; i < out.count(); ++i)
       pixels[i] = fill.empty() ? 0 : fill[static_cast<std::size_t>(i % channels)];
   if (rows.count == 0 || columns.count == 0) return;
-  const std::int64_t down = rows.begin, right = view.flip ? side - columns.begin - columns.count : columns.begin;
+  const std::int64_t down = rows.begin, right = view.flip ? width - columns.begin - columns.count : columns.begin;
   rows.begin += view.top;
   columns.begin += view.left;
   columns.reversed = view.flip;
   const ResizeAxis row_axis(view.box.height, view.height, filter, rows),
       column_axis(view.box.width, view.width, filter, columns);
-  RowResizer resizer(row_axis, column_axis, channels, pixels + (down * side + right) * channels, side * channels);
+  RowResizer resizer(row_axis, column_axis, channels, pixels + (down * width + right) * channels, width * channels);
   read_rows(source,
             {.top = view.box.top + row_axis.begin(),
              .left = view.box.left + column_axis.begin(),
@@ -71,32 +69,31 @@ ImageBox smaller(const ImageBox& box, std::int64_t factor) {
 
 }  // namespace
 
-SampleFields ViewTransform::describe(SampleFields fields) const {
-  const auto file = std::ranges::find(fields, encoded, &SampleField::name);
-  const bool is_file = file != fields.end();
-  const SampleField& field = is_file ? *file : field_of(fields, images);
-  expect(field.dtype == DType::u8 && field.shape.rank() == (is_file ? 1 : 3),
-         "a view expects files or images u8 [H, W, C], got {} {} {}", field.name, name_of(field.dtype), field.shape);
-  const std::int64_t channels = is_file ? 3 : field.shape[2];
-  fields[static_cast<std::size_t>(&field - fields.data())] = {
-      .name = std::string(images), .dtype = DType::u8, .shape = {side(), side(), channels}};
-  return fields;
+SampleField ViewTransform::describe(SampleField image) const {
+  const bool is_file = image.kind == FieldKind::image_file;
+  expect((is_file || image.kind == FieldKind::pixels) && image.dtype == DType::u8 &&
+             image.shape.rank() == (is_file ? 1 : 3),
+         "a view expects image files or pixels u8 [H, W, C], got `{}` ({}) {} {}", image.name, name_of(image.kind),
+         name_of(image.dtype), image.shape);
+  const std::int64_t channels = is_file ? 3 : image.shape[2];
+  return {.name = image.name,
+          .kind = FieldKind::pixels,
+          .dtype = DType::u8,
+          .shape = {size().height, size().width, channels}};
 }
 
-void ViewTransform::apply(Sample& sample, SampleRandom& random) const {
-  const Tensor* const file = sample.tensors().find(encoded);
+Geometry ViewTransform::apply(SampleImage& image, SampleRandom& random) const {
+  const Tensor in = image.tensor();
   std::unique_ptr<ImageReader> reader;
   Source source{};
-  Tensor pixels;
-  if (file == nullptr) {
-    pixels = sample[images];
-    source = {
-        .height = pixels.shape()[0], .width = pixels.shape()[1], .channels = pixels.shape()[2], .pixels = &pixels};
+  if (in.shape().rank() == 3) {
+    source = {.height = in.shape()[0], .width = in.shape()[1], .channels = in.shape()[2], .pixels = &in};
   } else {
-    reader = open_image({file->data<const std::uint8_t>(), static_cast<std::size_t>(file->count())}, options_.decode);
+    reader = open_image({in.data<const std::uint8_t>(), static_cast<std::size_t>(in.count())}, options_.decode);
     source = {.height = reader->height(), .width = reader->width(), .channels = 3, .reader = reader.get()};
   }
-  View seen = view(source.height, source.width, random);
+  const View exact = view(source.height, source.width, random);
+  View seen = exact;
   ResizeFilter filter =
       options_.interpolation == Interpolation::bicubic ? ResizeFilter::bicubic : ResizeFilter::bilinear;
   if (options_.interpolation == Interpolation::random && random.below(2) == 1) filter = ResizeFilter::bicubic;
@@ -107,13 +104,14 @@ void ViewTransform::apply(Sample& sample, SampleRandom& random) const {
       factor *= 2;
     seen.box = smaller(seen.box, reader->shrink(factor));
   }
-  Tensor out = sample.make(images, {side(), side(), source.channels}, DType::u8);
+  Tensor out = image.make({size().height, size().width, source.channels}, DType::u8);
   draw(source, seen, filter, options_.fill, out);
-  sample.set(images, std::move(out));
+  image.set(std::move(out));
+  return {Move{.from = {source.height, source.width}, .to = size(), .how = exact}};
 }
 
 View RandomResizedCrop::view(std::int64_t height, std::int64_t width, SampleRandom& random) const {
-  View view{.box = {}, .height = side(), .width = side()};
+  View view{.box = {}, .height = size().height, .width = size().width};
   const auto area = static_cast<double>(height * width);
   constexpr int tries = 10;
   bool found = false;
@@ -146,26 +144,28 @@ CropMode crop_mode_of(std::string_view name) {
 }
 
 View CenterView::view(std::int64_t height, std::int64_t width, SampleRandom&) const {
-  const auto scaled = static_cast<std::int64_t>(std::floor(static_cast<double>(side()) / crop_pct_));
-  View view{.box = {.height = height, .width = width}, .height = scaled, .width = scaled};
-  const bool tall = height > width;
-  if (mode_ == CropMode::center) {
+  const auto scaled = [&](std::int64_t side) {
+    return static_cast<std::int64_t>(std::floor(static_cast<double>(side) / crop_pct_));
+  };
+  View view{.box = {.height = height, .width = width}, .height = scaled(size().height), .width = scaled(size().width)};
+  if (mode_ == CropMode::center && view.height == view.width) {
     // torchvision's Resize truncates the longer side to whole pixels.
-    const std::int64_t longer = scaled * std::max(height, width) / std::min(height, width);
-    (tall ? view.height : view.width) = longer;
-  } else if (mode_ == CropMode::border) {
+    const std::int64_t longer = view.height * std::max(height, width) / std::min(height, width);
+    (height > width ? view.height : view.width) = longer;
+  } else if (mode_ != CropMode::squash) {
     // timm's ResizeKeepRatio rounds both sides.
-    const double ratio = std::max(static_cast<double>(height) / static_cast<double>(scaled),
-                                  static_cast<double>(width) / static_cast<double>(scaled));
+    const double down = static_cast<double>(height) / static_cast<double>(view.height),
+                 across = static_cast<double>(width) / static_cast<double>(view.width);
+    const double ratio = mode_ == CropMode::border ? std::max(down, across) : std::min(down, across);
     view.height = std::max<std::int64_t>(rounded(static_cast<double>(height) / ratio), 1);
     view.width = std::max<std::int64_t>(rounded(static_cast<double>(width) / ratio), 1);
   }
   // timm pads first (less at the top and left), then crops the center, with offsets rounded half to even.
-  const auto corner = [&](std::int64_t extent) {
-    return extent < side() ? -((side() - extent) / 2) : rounded(static_cast<double>(extent - side()) / 2);
+  const auto corner = [](std::int64_t extent, std::int64_t side) {
+    return extent < side ? -((side - extent) / 2) : rounded(static_cast<double>(extent - side) / 2);
   };
-  view.top = corner(view.height);
-  view.left = corner(view.width);
+  view.top = corner(view.height, size().height);
+  view.left = corner(view.width, size().width);
   return view;
 }
 

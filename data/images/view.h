@@ -1,5 +1,5 @@
-// Square views of images: a box of the image is resized, and a window of the result is kept. The source is `encoded` u8
-// [bytes], an image file, or `images` u8 [H, W, C]; the result is `images` u8 [side, side, C]. Only the pixels that the
+// Views of images: a box of the image is resized, and a window of the result is kept. The source is an
+// image file u8 [bytes] or pixels u8 [H, W, C]; the result is pixels u8 [height, width, C]. Only the pixels that the
 // window needs are decoded, row by row.
 #pragma once
 
@@ -13,16 +13,8 @@
 
 namespace lacuna {
 
-/// A window of a resized box of an image.
-struct View {
-  ImageBox box;                    // box of the source image
-  std::int64_t height, width;      // size to which the box is resized
-  std::int64_t top = 0, left = 0;  // the window's corner in the resized box; negative: outside of it
-  bool flip = false;               // flip the window horizontally
-};
-
 struct ViewOptions {
-  std::int64_t side = 224;
+  ImageSize size = 224;
   Interpolation interpolation = Interpolation::bilinear;
   DecodeOptions decode{};
   bool fast = false;  // downscale JPEGs up to 8 times while decoding if the view shrinks anyway; pixels differ
@@ -33,20 +25,20 @@ struct ViewOptions {
 class ViewTransform : public Transform {
  public:
   explicit ViewTransform(ViewOptions options) : options_(std::move(options)) {}
-  SampleFields describe(SampleFields fields) const final;
-  void apply(Sample& sample, SampleRandom& random) const final;
+  SampleField describe(SampleField image) const final;
+  Geometry apply(SampleImage& image, SampleRandom& random) const final;
 
   /// Chooses the view of an image [height, width].
   virtual View view(std::int64_t height, std::int64_t width, SampleRandom& random) const = 0;
 
  protected:
-  std::int64_t side() const { return options_.side; }
+  const ImageSize& size() const { return options_.size; }
 
  private:
   ViewOptions options_;
 };
 
-/// Crops a random box, resizes it to `side`, and flips it horizontally with probability `flip`. The box's share of the
+/// Crops a random box, resizes it to `size`, and flips it horizontally with probability `flip`. The box's share of the
 /// area is uniform over the scale range, its aspect ratio log-uniform over the ratio range. This is Inception's
 /// augmentation (Szegedy et al. 2014, section 6) with timm's draws (timm 1.0.31, RandomResizedCropAndInterpolation).
 class RandomResizedCrop final : public ViewTransform {
@@ -63,11 +55,11 @@ class RandomResizedCrop final : public ViewTransform {
   Ranges ranges_;
 };
 
-/// How evaluation makes an image square (timm's crop_mode).
+/// How evaluation makes an image of the model's size (timm's crop_mode).
 enum class CropMode : std::uint8_t {
-  center,  // resize the shorter side to side / crop_pct, then crop the center
-  squash,  // resize both sides to side / crop_pct, then crop the center
-  border   // resize the longer side to side / crop_pct, pad, then crop the center
+  center,  // resize until both sides are size / crop_pct at least, then crop the center
+  squash,  // resize both sides to size / crop_pct, then crop the center
+  border   // resize until both sides are size / crop_pct at most, pad, then crop the center
 };
 /// Parses `center`, `squash` or `border`.
 CropMode crop_mode_of(std::string_view name);

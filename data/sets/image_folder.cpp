@@ -76,14 +76,13 @@ DatasetInfo info_of(const DatasetOptions& options) {
   if (options.path.empty()) {  // ImageNet-1k's size, which suffices for planning
     layout_options(options);
     held = options.split == Split::train ? 1'281'167 : 50'000;
-    info.fields = encoded_image_fields({.name = "labels", .dtype = DType::i64, .shape = {}, .below = 1000});
+    info.fields = encoded_image_fields(class_field(1000));
   } else {
     const auto layout = layout_of(options);
     const ImageSplit& split = options.split == Split::train ? layout->train : layout->validation;
     held = std::ssize(split.files);
     info.classes = layout->classes;
-    info.fields = encoded_image_fields(
-        {.name = "labels", .dtype = DType::i64, .shape = {}, .below = std::ssize(layout->classes)});
+    info.fields = encoded_image_fields(class_field(std::ssize(layout->classes)));
     info.description = options.split == Split::train ? layout->description : "";
     if (options.size() > held)
       reject("data.{}: {} images were asked for, {} holds {}",

@@ -28,10 +28,10 @@ class SplitImages final : public EncodedImages {
     const std::size_t place = place_of(index);
     Tensor encoded;
     split_->tree->read(split_->files[place], [&](std::int64_t bytes) {
-      encoded = sample.make("encoded", {bytes}, DType::u8);
+      encoded = sample.make("images", {bytes}, DType::u8);
       return std::span(encoded.data<std::uint8_t>(), static_cast<std::size_t>(bytes));
     });
-    sample.set("encoded", std::move(encoded));
+    sample.set("images", std::move(encoded));
     Tensor label = sample.make("labels", {}, DType::i64);
     *label.data<std::int64_t>() = split_->labels[place];
     sample.set("labels", std::move(label));

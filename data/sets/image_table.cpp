@@ -238,9 +238,9 @@ class ImageTable final : public EncodedImages {
   void read_file(std::int64_t index, Sample& sample) const override {
     const std::int64_t row = place_of(index);
     const InputFile file(rows_->path(row));
-    Tensor encoded = sample.make("encoded", {file.size()}, DType::u8);
+    Tensor encoded = sample.make("images", {file.size()}, DType::u8);
     file.read(0, std::span(encoded.data<std::uint8_t>(), static_cast<std::size_t>(file.size())));
-    sample.set("encoded", std::move(encoded));
+    sample.set("images", std::move(encoded));
     const auto i = static_cast<std::size_t>(row);
     const bool several = rows_->kind == LabelKind::several_classes;
     Tensor label = sample.make("labels", several ? Shape{std::ssize(rows_->classes)} : Shape{},

@@ -52,8 +52,9 @@ DatasetInfo describe(const DatasetOptions& options) {
   const std::int64_t classes = or_default(options.classes, default_classes);
   const std::vector<std::int64_t> lengths = lengths_of(options);
   const std::int64_t longest = *std::ranges::max_element(lengths);
-  const auto field = [&](std::string name, std::int64_t below, std::string offsets) {
+  const auto field = [&](std::string name, FieldKind kind, std::int64_t below, std::string offsets) {
     return SampleField{.name = std::move(name),
+                       .kind = kind,
                        .dtype = DType::i64,
                        .shape = {longest},
                        .collation = Collation::packed,
@@ -62,23 +63,28 @@ DatasetInfo describe(const DatasetOptions& options) {
   };
   const Target target = target_of(options);
   const auto labels = [&] {
-    SampleField made{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes};
+    SampleField made = class_field(classes);
     if (target == Target::tokens) {
-      made = field("labels", classes, "");
+      made = field("labels", FieldKind::number, classes, "");
       made.padding = no_label;
     } else if (target == Target::span) {
+      made.kind = FieldKind::number;
       made.shape = {2};
       made.below = longest;
     } else if (target != Target::one_class) {
-      made = {.name = "labels", .dtype = DType::f32, .shape = target == Target::number ? Shape{} : Shape{classes}};
+      made = {.name = "labels",
+              .kind = target == Target::number ? FieldKind::number : FieldKind::label,
+              .dtype = DType::f32,
+              .shape = target == Target::number ? Shape{} : Shape{classes}};
     }
     return made;
   };
-  DatasetInfo info{.name = "random_tokens",
-                   .size = or_default(options.size(), options.split == Split::train ? train_size : validation_size),
-                   .fields = {field("tokens", vocabulary, ""), field("token_types", 2, ""),
-                              field("pair_tokens", vocabulary, "pair_offsets"),
-                              field("pair_token_types", 2, "pair_offsets"), labels()}};
+  DatasetInfo info{
+      .name = "random_tokens",
+      .size = or_default(options.size(), options.split == Split::train ? train_size : validation_size),
+      .fields = {field("tokens", FieldKind::tokens, vocabulary, ""), field("token_types", FieldKind::number, 2, ""),
+                 field("pair_tokens", FieldKind::tokens, vocabulary, "pair_offsets"),
+                 field("pair_token_types", FieldKind::number, 2, "pair_offsets"), labels()}};
   info.vocabulary.size = vocabulary;
   if (vocabulary > mask)
     info.vocabulary = {.size = vocabulary, .mask = mask, .special = {class_token, separator, mask}};

@@ -271,7 +271,9 @@ DatasetInfo describe(const DatasetOptions& options) {
   // Other sizes are rendered at the nearest of these and resized like any image.
   constexpr std::int64_t smallest_side = 8, largest_side = 1024;
   const std::int64_t side =
-      options.image_size == 0 ? default_side : std::clamp(options.image_size, smallest_side, largest_side);
+      options.image_size.is_given()
+          ? std::clamp(std::max(options.image_size.height, options.image_size.width), smallest_side, largest_side)
+          : default_side;
   const std::int64_t own_size = options.split == Split::train ? default_train_size : default_validation_size;
   DatasetInfo info{.name = "shapes",
                    .size = options.size() > 0 ? options.size() : own_size,

@@ -256,8 +256,7 @@ DatasetInfo info_of(const DatasetOptions& options) {
            options.size(), held);
   return {.name = "webdataset",
           .size = options.size() > 0 ? options.size() : held,
-          .fields = encoded_image_fields(
-              {.name = "labels", .dtype = DType::i64, .shape = {}, .below = std::ssize(shards->classes)}),
+          .fields = encoded_image_fields(class_field(std::ssize(shards->classes))),
           .classes = shards->classes,
           .mean = {0.485F, 0.456F, 0.406F},
           .deviation = {0.229F, 0.224F, 0.225F},

@@ -177,9 +177,9 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const TextC
 SampleField label_field(LabelKind kind, std::int64_t classes) {
   switch (kind) {
     case LabelKind::one_class:
-      return {.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes};
+      return class_field(classes);
     case LabelKind::several_classes:
-      return {.name = "labels", .dtype = DType::f32, .shape = {classes}};
+      return {.name = "labels", .kind = FieldKind::label, .dtype = DType::f32, .shape = {classes}};
     case LabelKind::number:
       break;
   }

@@ -164,6 +164,7 @@ SampleField per_token(std::string name, const TextOptions& own) {
 
 SampleFields token_fields(const TextOptions& own, std::int64_t vocabulary_size) {
   SampleFields fields{per_token("tokens", own), per_token("token_types", own)};
+  fields[0].kind = FieldKind::tokens;
   fields[0].below = vocabulary_size;
   fields[1].below = 2;
   return fields;

@@ -95,7 +95,7 @@ std::vector<std::string> notes(const Options& options) {
 
 std::string write(const SwinOptions& swin, nlohmann::ordered_json& config) {
   if (swin.window.first != swin.window.second) return "its window is no square";
-  if (!swin.image_size.is_square()) return "its images are no squares";
+  if (swin.image_size.height != swin.image_size.width) return "its images are no squares";
   if (const std::int64_t stage = padded_stage(swin); stage >= 0)
     return fmt::format("the map of stage {} is no multiple of the window, which transformers pads otherwise", stage);
   config = {{"image_size", swin.image_size.height},

@@ -111,8 +111,7 @@ void resample(const double* grid, const Axis& rows, const Axis& columns, std::in
             lines.data() + y * width + x * channels);
   std::fill_n(out, rows.to * width, 0.0);
   for (std::int64_t y = 0; y < rows.to; ++y)
-    for (std::int64_t j = 0; j < rows.from; ++j)
-      add(lines.data() + j * width, rows.row(y)[j], width, out + y * width);
+    for (std::int64_t j = 0; j < rows.from; ++j) add(lines.data() + j * width, rows.row(y)[j], width, out + y * width);
 }
 
 }  // namespace
@@ -123,18 +122,22 @@ std::int64_t square_side(std::int64_t patches) {
   return side * side == patches ? side : 0;
 }
 
-Tensor resample_positions(const Tensor& table, std::int64_t tokens, std::int64_t leading, Cubic how) {
+Tensor resample_positions(const Tensor& table, const ImageSize& grid, std::int64_t leading, Cubic how) {
   const Shape& shape = table.shape();
   expect(shape.rank() == 3 && shape[0] == 1 && leading >= 0, "a table of positions: expected [1, tokens, C], got {}",
          shape);
-  const std::int64_t from = square_side(shape[1] - leading), to = square_side(tokens - leading), channels = shape[2];
-  expect(from > 0 && to > 0, "positions of {} and {} patches are no square grids", shape[1] - leading,
-         tokens - leading);
-  const Axis axis = how == Cubic::plain ? plain_axis(from, to) : antialiased_axis(from, to);
+  const std::int64_t from = square_side(shape[1] - leading), channels = shape[2];
+  expect(from > 0 && grid.height > 0 && grid.width > 0, "positions of {} patches: expected a square grid, got none",
+         shape[1] - leading);
+  const std::int64_t tokens = leading + grid.height * grid.width;
+  const auto axis = [&](std::int64_t to) {
+    return how == Cubic::plain ? plain_axis(from, to) : antialiased_axis(from, to);
+  };
   const std::vector<double> values = table.to_vector();
   std::vector<double> out(static_cast<std::size_t>(tokens * channels));  // [tokens, C]
   std::copy_n(values.begin(), leading * channels, out.begin());
-  resample(values.data() + leading * channels, axis, axis, channels, out.data() + leading * channels);
+  resample(values.data() + leading * channels, axis(grid.height), axis(grid.width), channels,
+           out.data() + leading * channels);
   return Tensor::from(std::span<const double>(out), {1, tokens, channels}, DType::f32);
 }
 

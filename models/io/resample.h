@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "data/image_size.h"
 
 #include <cstdint>
 
@@ -16,10 +17,10 @@ enum class Cubic : std::uint8_t {
 /// The side of a square grid of `patches`; 0: it is none.
 std::int64_t square_side(std::int64_t patches);
 
-/// A table [1, leading + n*n, C] of any floating type, as f32 [1, tokens, C]: the first `leading` rows as they are, the
-/// others as a grid that is resampled by bicubic interpolation, torch.nn.functional.interpolate(mode='bicubic',
-/// antialias=…).
-Tensor resample_positions(const Tensor& table, std::int64_t tokens, std::int64_t leading,
+/// A table [1, leading + n*n, C] of any floating type, as f32 [1, leading + grid, C]: the first `leading` rows as they
+/// are, the others as a grid that is resampled by bicubic interpolation, torch.nn.functional.interpolate(
+/// mode='bicubic', antialias=…).
+Tensor resample_positions(const Tensor& table, const ImageSize& grid, std::int64_t leading,
                           Cubic how = Cubic::antialiased);
 
 /// timm's interpolation of a table of relative position biases f32 [(2·a − 1)², heads] of square windows to

@@ -247,8 +247,8 @@ TEST_CASE("imagefolder: a data set of the registry, and found by its path alone"
     sample.begin(0);
     some->read(i, sample);
     labels.insert(some->label(i));
-    CHECK(sample["encoded"].count() == 1);
-    CHECK(sample["encoded"].data<std::uint8_t>()[0] == (some->label(i) == 0 ? 'a' : 'b'));
+    CHECK(sample["images"].count() == 1);
+    CHECK(sample["images"].data<std::uint8_t>()[0] == (some->label(i) == 0 ? 'a' : 'b'));
     check_says(sample.origin, ".png");
   }
   CHECK(labels.size() == 2);

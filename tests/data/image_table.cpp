@@ -43,7 +43,7 @@ std::pair<Values, std::string> read_all(const Dataset& data) {
     sample.begin(0);
     data.read(i, sample);
     for (const double value : sample["labels"].to_vector()) all.first.push_back(value);
-    all.second += static_cast<char>(sample["encoded"].data<std::uint8_t>()[0]);
+    all.second += static_cast<char>(sample["images"].data<std::uint8_t>()[0]);
   }
   return all;
 }

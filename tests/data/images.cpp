@@ -78,12 +78,13 @@ class FixedView final : public ViewTransform {
   View view_;
 };
 
-Tensor seen(const ViewTransform& transform, const std::string& tensor, const Tensor& value) {
+Tensor seen(const ViewTransform& transform, const Tensor& value) {
   Sample sample;
   sample.begin(0);
-  sample.set(tensor, value.clone());
+  sample.set("images", value.clone());
   SampleRandom random(1, 0, 0);
-  transform.apply(sample, random);
+  SampleImage image(sample, "images");
+  transform.apply(image, random);
   return sample["images"].clone();
 }
 
@@ -101,9 +102,9 @@ Interpolation interpolation(std::istringstream& line) {
 
 // The view of a file, and of the same image that was decoded whole.
 void check_view(const ViewTransform& transform, const Bytes& file, std::uint32_t hash) {
-  const Tensor of_file = seen(transform, "encoded", as_tensor(file));
+  const Tensor of_file = seen(transform, as_tensor(file));
   if (is_exact(file)) CHECK(hash_of(of_file) == hash);
-  CHECK(hash_of(seen(transform, "images", decode_image(file))) == hash_of(of_file));
+  CHECK(hash_of(seen(transform, decode_image(file))) == hash_of(of_file));
 }
 
 TEST_CASE("a box is cut, resized and mirrored as Pillow does, from files and from pixels") {
@@ -112,8 +113,10 @@ TEST_CASE("a box is cut, resized and mirrored as Pillow does, from files and fro
     std::string name;
     View view{};
     ViewOptions options;
+    std::int64_t side = 0;
     line >> name >> view.box.top >> view.box.left >> view.box.height >> view.box.width >> view.height >> view.width >>
-        view.top >> view.left >> options.side >> view.flip;
+        view.top >> view.left >> side >> view.flip;
+    options.size = side;
     options.interpolation = interpolation(line);
     std::uint32_t hash = 0;
     line >> hash;
@@ -127,7 +130,9 @@ TEST_CASE("evaluation sees the middle of an image as timm does, in each crop mod
     std::string name, mode;
     ViewOptions options;
     double crop_pct = 0;
-    line >> name >> options.side >> crop_pct >> mode;
+    std::int64_t side = 0;
+    line >> name >> side >> crop_pct >> mode;
+    options.size = side;
     options.interpolation = interpolation(line);
     if (mode == "border") options.fill = {124, 116, 104};
     std::uint32_t hash = 0;
@@ -232,7 +237,7 @@ class Files final : public EncodedImages {
 
  private:
   void read_file(std::int64_t index, Sample& sample) const override {
-    sample.set("encoded", as_tensor(files_[static_cast<std::size_t>(index)]));
+    sample.set("images", as_tensor(files_[static_cast<std::size_t>(index)]));
     Tensor label = sample.make("labels", {}, DType::i64);
     *label.data<std::int64_t>() = index % 2;
     sample.set("labels", std::move(label));
@@ -242,7 +247,7 @@ class Files final : public EncodedImages {
 };
 
 Batches views_of(DatasetPtr files, OnDamage on_damage, std::int64_t size, bool shuffled) {
-  const Transforms view{std::make_shared<CenterView>(ViewOptions{.side = 8}, 1, CropMode::center)};
+  const Transforms view{std::make_shared<CenterView>(ViewOptions{.size = 8}, 1, CropMode::center)};
   DatasetPtr views = transform(std::move(files), view, 1, on_damage);
   return {shuffled ? shuffle(views, 1) : views, {.size = size}};
 }
@@ -321,7 +326,7 @@ TEST_CASE("another file of the class takes a damaged one's place: by seed, epoch
 }
 
 TEST_CASE("random resized crops keep to their ranges and are whole where none fits") {
-  const RandomResizedCrop crop({.side = 32}, {.least_scale = 0.2, .most_scale = 0.5, .flip = 0.25});
+  const RandomResizedCrop crop({.size = 32}, {.least_scale = 0.2, .most_scale = 0.5, .flip = 0.25});
   int flips = 0;
   for (std::int64_t i = 0; i < 2000; ++i) {
     SampleRandom random(1, 0, i);
@@ -341,7 +346,7 @@ TEST_CASE("random resized crops keep to their ranges and are whole where none fi
   CHECK(flips == doctest::Approx(500).epsilon(0.15));
   // timm's fallback: the middle, as wide as the widest ratio allows.
   SampleRandom random(1, 0, 0);
-  const View view = RandomResizedCrop({.side = 32}, {.least_scale = 1}).view(10, 1000, random);
+  const View view = RandomResizedCrop({.size = 32}, {.least_scale = 1}).view(10, 1000, random);
   CHECK(view.box.height == 10);
   CHECK(view.box.width == 13);
   CHECK(view.box.left == 493);
@@ -350,8 +355,8 @@ TEST_CASE("random resized crops keep to their ranges and are whole where none fi
 TEST_CASE("fast decoding gives nearly the same view") {
   const Bytes file = bytes_of("wide_420.jpg");
   const View view{.box = {.top = 2, .left = 3, .height = 64, .width = 140}, .height = 8, .width = 8};
-  const Tensor exact = seen(FixedView({.side = 8}, view), "encoded", as_tensor(file));
-  const Tensor fast = seen(FixedView({.side = 8, .fast = true}, view), "encoded", as_tensor(file));
+  const Tensor exact = seen(FixedView({.size = 8}, view), as_tensor(file));
+  const Tensor fast = seen(FixedView({.size = 8, .fast = true}, view), as_tensor(file));
   const std::vector<double> a = exact.to_vector(), b = fast.to_vector();
   double difference = 0;
   for (std::size_t i = 0; i < a.size(); ++i) difference += std::abs(a[i] - b[i]) / static_cast<double>(a.size());

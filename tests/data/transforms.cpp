@@ -43,7 +43,7 @@ Tensor transformed(const Transforms& transforms, const Tensor& image, SampleRand
   Sample sample;
   sample.begin(0);
   sample.set("images", image.clone());
-  for (const auto& transform : transforms) transform->apply(sample, random);
+  apply(transforms, image_fields(1, 1, 1), sample, random);
   return sample["images"];
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("images of any number of channels are resized channel by channel") {
     Pixels source(static_cast<std::size_t>(6 * 5 * channels));
     for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::uint8_t>(i * 37 % 256);
     const auto resized = [](const Pixels& from, std::int64_t count) {
-      const Transforms view{std::make_shared<CenterView>(ViewOptions{.side = 3}, 1, CropMode::squash)};
+      const Transforms view{std::make_shared<CenterView>(ViewOptions{.size = 3}, 1, CropMode::squash)};
       return pixels_of(transformed(view, image_of(6, 5, count, from)));
     };
     const Pixels all = resized(source, channels);
@@ -220,8 +220,8 @@ TEST_CASE("an unknown augmentation and impossible sizes are the input's fault") 
 }
 
 TEST_CASE("transforms refuse fields that they cannot take") {
-  const SampleFields floats{{.name = "images", .dtype = DType::f32, .shape = {4, 4, 3}}};
-  const SampleFields text{{.name = "ids", .dtype = DType::i64, .shape = {7}}};
+  const SampleField floats{.name = "images", .kind = FieldKind::pixels, .dtype = DType::f32, .shape = {4, 4, 3}};
+  const SampleField text{.name = "ids", .dtype = DType::i64, .shape = {7}};
   for (const auto& transform : image_transforms(info_of(4), {.image_size = 8, .augment = "crop_flip"})) {
     CHECK_THROWS_AS(transform->describe(floats), Error);
     CHECK_THROWS_AS(transform->describe(text), Error);

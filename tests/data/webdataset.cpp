@@ -43,7 +43,7 @@ TEST_CASE("webdataset: samples by key, labels of .cls and .json, splits by the n
   for (std::int64_t i = 0; i < train->size(); ++i) {
     sample.begin(0);
     train->read(i, sample);
-    CHECK(sample["encoded"].data<std::uint8_t>()[0] == 'a' + i);
+    CHECK(sample["images"].data<std::uint8_t>()[0] == 'a' + i);
     CHECK(sample["labels"].to_vector() == std::vector<double>{static_cast<double>(i % 3)});
     CHECK(train->label(i) == i % 3);
   }
@@ -52,7 +52,8 @@ TEST_CASE("webdataset: samples by key, labels of .cls and .json, splits by the n
   const DatasetPtr by_pattern = open(pattern, Split::train, {{"labels", "cat, dog, cow"}});
   CHECK(by_pattern->info().classes == Names{"cat", "dog", "cow"});
   CHECK(by_pattern->size() + open(pattern, Split::validation)->size() == 9);
-  CHECK(open(folder / "train-*.tar", Split::validation, {{"validation", (folder / "val-000.tar").string()}})->size() == 4);
+  CHECK(open(folder / "train-*.tar", Split::validation, {{"validation", (folder / "val-000.tar").string()}})->size() ==
+        4);
 }
 
 TEST_CASE("webdataset: what cannot be read is refused") {
@@ -68,8 +69,8 @@ TEST_CASE("webdataset: what cannot be read is refused") {
     }
     return false;
   };
-  CHECK(refused(tar_member("1.jpg", "x") + tar_end()));                                     // no label
-  CHECK(refused(tar_member("1.jpg", "x") + tar_member("1.cls", "0") + tar_end()));          // one class
+  CHECK(refused(tar_member("1.jpg", "x") + tar_end()));                                       // no label
+  CHECK(refused(tar_member("1.jpg", "x") + tar_member("1.cls", "0") + tar_end()));            // one class
   CHECK(refused(tar_member("1.jpg", "x") + tar_member("1.json", "{\"a\": 1}") + tar_end()));  // another key
   CHECK(refused(tar_member("1.jpg", "x") + tar_member("1.json", "{") + tar_end()));
   CHECK(refused(tar_end()));

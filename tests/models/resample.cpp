@@ -35,11 +35,30 @@ TEST_CASE("positions: resampled as timm.layers.resample_abs_pos_embed") {
                     -0.111007, 0.101669,  0.28778,  0.398585, 0.1148,   -0.206368, 0.406981,  0.851348}},
   };
   for (const Case& one : cases) {
-    const Tensor resampled = resample_positions(table(one.from * one.from + one.leading, one.channels),
-                                                one.to * one.to + one.leading, one.leading);
+    const Tensor resampled =
+        resample_positions(table(one.from * one.from + one.leading, one.channels), one.to, one.leading);
     const std::vector<double> values = resampled.to_vector();
     REQUIRE(values.size() == one.expected.size());
     for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == doctest::Approx(one.expected[i]).epsilon(2e-6));
+  }
+}
+
+TEST_CASE("positions: a rectangle's rows and columns are resampled as those of squares") {
+  constexpr std::int64_t from = 4, height = 3, width = 6;
+  for (const bool along_rows : {true, false}) {
+    const Tensor table = Tensor::empty({1, from * from, 1}, DType::f32, Device::cpu);
+    for (std::int64_t i = 0; i < table.count(); ++i) {
+      const auto place = static_cast<float>(along_rows ? i / from : i % from);
+      table.data<float>()[i] = place * place - 3 * place;
+    }
+    const std::vector<double> rectangle = resample_positions(table, {height, width}, 0).to_vector();
+    const std::int64_t side = along_rows ? height : width;
+    const std::vector<double> square = resample_positions(table, side, 0).to_vector();
+    REQUIRE(rectangle.size() == height * width);
+    for (std::int64_t y = 0; y < height; ++y)
+      for (std::int64_t x = 0; x < width; ++x)
+        CHECK(rectangle[static_cast<std::size_t>(y * width + x)] ==
+              doctest::Approx(square[static_cast<std::size_t>(along_rows ? y * side : x)]));
   }
 }
 
@@ -47,5 +66,5 @@ TEST_CASE("positions: only square grids are resampled") {
   CHECK(square_side(16) == 4);
   CHECK(square_side(15) == 0);
   CHECK(square_side(0) == 0);
-  CHECK_THROWS_AS(resample_positions(table(6, 1), 9, 0), Error);
+  CHECK_THROWS_AS(resample_positions(table(6, 1), 3, 0), Error);
 }

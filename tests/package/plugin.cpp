@@ -80,18 +80,20 @@ class Bars final : public ImageDataset {
  public:
   explicit Bars(const DatasetOptions& options) : ImageDataset(describe(options)) {}
   static DatasetInfo describe(const DatasetOptions& options) {
-    const std::int64_t side = options.image_size > 0 ? options.image_size : 8;
+    const ImageSize size = options.image_size.is_given() ? options.image_size : 8;
     return {.name = "bars",
             .size = options.size() > 0 ? options.size() : 256,
-            .fields = image_fields(side, side, 1),
+            .fields = image_fields(size.height, size.width, 1),
             .classes = {"lying", "standing"},
             .mean = {0.2F},
             .deviation = {0.3F}};
   }
   std::int64_t read_image(std::int64_t index, std::uint8_t* image) const override {
-    const std::int64_t side = info().fields.front().shape[0], label = index % 2, place = index / 2 % side;
-    std::fill_n(image, side * side, std::uint8_t{20});
-    for (std::int64_t i = 0; i < side; ++i) image[label == 0 ? place * side + i : i * side + place] = 220;
+    const Shape& shape = info().fields.front().shape;
+    const std::int64_t height = shape[0], width = shape[1], label = index % 2;
+    std::fill_n(image, height * width, std::uint8_t{20});
+    for (std::int64_t i = 0; i < (label == 0 ? width : height); ++i)
+      image[label == 0 ? index / 2 % height * width + i : i * width + index / 2 % width] = 220;
     return label;
   }
 };

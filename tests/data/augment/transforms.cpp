@@ -41,7 +41,8 @@ Values changed(const Transform& transform, const Tensor& image, SampleRandom ran
   Sample sample;
   sample.begin(0);
   sample.set("images", image.clone());
-  transform.apply(sample, random);
+  SampleImage view(sample, "images");
+  transform.apply(view, random);
   CHECK(sample["images"].shape() == image.shape());
   return sample["images"].to_vector();
 }
@@ -375,7 +376,7 @@ TEST_CASE("repeated samples make an epoch of timm's length") {
 }
 
 TEST_CASE("pixel operations refuse what they cannot take") {
-  const SampleFields two_channels{{.name = "images", .dtype = DType::u8, .shape = {4, 4, 2}}};
+  const SampleField two_channels{.name = "images", .kind = FieldKind::pixels, .dtype = DType::u8, .shape = {4, 4, 2}};
   const AugmentOptions pixels{
       .auto_augment = "3a", .color_jitter = {0.3}, .grayscale_probability = 0.5, .blur_probability = 0.5};
   const Transforms transforms = before_normalization(pixels, half, Interpolation::random);

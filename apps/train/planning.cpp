@@ -8,7 +8,6 @@
 #include "apps/train/offload.h"
 #include "autograd/calibration.h"
 #include "autograd/policies/planned.h"
-#include "autograd/policies/quantizing.h"
 #include "autograd/policies/rules.h"
 #include "autograd/tape.h"
 #include "core/planned_device.h"
@@ -63,18 +62,6 @@ class MetaModel {
   Setup setup_;
 };
 
-/// Holds in 8 bits what can be quantized.
-class EightBits final : public QuantizingPolicy {
- public:
-  explicit EightBits(std::int64_t group_size) : group_size_(group_size) {}
-  std::string_view name() const override { return "eight bits"; }
-
- private:
-  quant::QuantConfig config_of(const SavedTensorInfo& info) override { return run_config(info, 8, group_size_); }
-
-  std::int64_t group_size_;
-};
-
 /// A batch of the training set; made-up samples if its files are not known, or if the model reads computed features.
 Batch example_batch(const Configuration& configuration, const Setup& setup, std::string& source) {
   const Configuration::Data& data = configuration.data;
@@ -103,10 +90,11 @@ MeasuredSensitivities measure_sensitivities(const Configuration& configuration, 
   small.ranks = {};
   small.optimizer = {};
   small.optimizer.name = "sgd";  // without momentum it has no state
-  EightBits policy(options_of(configuration).group_size);
+  const std::unique_ptr<MemoryPolicy> policy =
+      make_policy("fixed", {{"bits", 8.0}, {"group_size", static_cast<double>(options_of(configuration).group_size)}});
   Setup setup(small, device);
   const RandomStateScope random({.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0});
-  Tape tape(policy);
+  Tape tape(*policy);
   BackwardCalibration calibration(measure);
   MeasuredSensitivities result;
   const Variable loss = [&] {

@@ -55,7 +55,8 @@ class Planner {
     std::optional<MemoryPlan> best;
     const auto fits_best = [&] { return best && best->bytes <= o_.budget; };
     // Predictions for other regions are rough. If the best ones take more than the budget, or more time than promised,
-    // the target is lowered. Others are tried as long as they promise less than the best so far.
+    // the target is lowered. Others are tried as long as they promise less than the best so far. The last round tries
+    // the smallest.
     std::set<std::vector<std::string>> tried;
     constexpr int rounds = 4;
     constexpr std::size_t most = 16;
@@ -63,11 +64,11 @@ class Planner {
     std::int64_t target = o_.budget;
     for (int round = 1; round <= rounds; ++round) {
       std::int64_t over = 0;
-      const std::vector<RegionChoice> choices = choose_regions(graph, ways, counted, target);
+      const std::vector<RegionChoice> choices = choose_regions(graph, ways, counted, round < rounds ? target : 0);
       for (const RegionChoice& chosen : choices) {
         const bool is_worse = choices.front().bytes <= target && chosen.bytes > target;
         if (fits_best() && (is_worse || chosen.seconds / exact_seconds_ >= cost(*best))) continue;
-        if (tried.size() == most || !tried.insert(chosen.regions).second) continue;
+        if ((tried.size() >= most && round < rounds) || !tried.insert(chosen.regions).second) continue;
         MemoryPlan plan = fitted(chosen.regions);
         if (over == 0) over = plan.bytes - std::min(o_.budget, plan.bytes);
         if (!best || (plan.bytes <= o_.budget ? !fits_best() || cost(plan) < cost(*best) : plan.bytes < best->bytes))

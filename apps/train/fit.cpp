@@ -2,6 +2,7 @@
 
 #include "apps/config/resolve.h"
 #include "apps/train/measure.h"
+#include "apps/train/planning.h"
 #include "core/allocator.h"
 #include "core/parallel.h"
 #include "core/system_memory.h"
@@ -31,93 +32,6 @@ Need need_of(const Measurement& planned, bool with_loader) {
   const std::int64_t step = planned.peak + prefetched(planned), evaluation = evaluation_need(planned);
   return {std::max(step, evaluation), prefetched(planned) + depth * planned.evaluation_ahead, evaluation > step};
 }
-
-/// Asks one step on `meta` each whether changes to a configuration make it fit.
-class Advice {
- public:
-  /// `needed`: by the configuration as it is; 0 if it is not known.
-  Advice(const Configuration& configuration, std::int64_t available, bool with_loader, std::int64_t needed)
-      : configuration_(configuration),
-        available_(available),
-        with_loader_(with_loader),
-        needed_(needed),
-        setup_(configuration, Device::meta) {}
-
-  std::string text() {
-    std::string text = fmt::format("To fit {}:", format_bytes(available_));
-    const Configuration::Train& train = configuration_.train;
-    Configuration fewer = configuration_;
-    do fewer.train.batch_size /= 2;
-    while (is_divisible(fewer.train) && !fits(fewer, train.batch_size / fewer.train.batch_size));
-    if (is_divisible(fewer.train)) text += line(fmt::format("train.batch_size={}", fewer.train.batch_size), fewer);
-    Configuration cut = configuration_;
-    do cut.train.accumulate *= 2;
-    while (is_divisible(cut.train) && !fits(cut, cut.train.accumulate / train.accumulate));
-    if (is_divisible(cut.train) && train.batch_size > 1)
-      text += line(fmt::format("train.accumulate={}", cut.train.accumulate), cut);
-    return text + budget();
-  }
-
- private:
-  /// By a further halving.
-  static bool is_divisible(const Configuration::Train& train) {
-    return train.batch_size >= train.accumulate && train.batch_size % train.accumulate == 0;
-  }
-
-  /// With micro-batches that are `parts` times smaller.
-  bool fits(const Configuration& configuration, std::int64_t parts) {
-    return needed_ / parts <= available_ && bytes_of(configuration) <= available_;  // a huge step on `meta` takes long
-  }
-
-  std::int64_t bytes_of(const Configuration& configuration) {
-    try {
-      return need_of(measure(setup_, configuration), with_loader_).bytes;
-    } catch (const Error& error) {  // rules that hold a tensor of a whole batch may hold none of a smaller one
-      if (error.fault() != Fault::input) throw;
-      return std::numeric_limits<std::int64_t>::max();
-    }
-  }
-
-  std::string line(const std::string& setting, const Configuration& configuration) {
-    const std::int64_t bytes = bytes_of(configuration);
-    if (bytes == std::numeric_limits<std::int64_t>::max()) return {};
-    return fmt::format("\n  {}: {}{}", setting, format_bytes(bytes),
-                       bytes <= available_ ? ", which fits" : ", too much");
-  }
-
-  /// A budget for `auto`, where a step fits whose blocks are all recomputed in one bit an element.
-  std::string budget() {
-    constexpr std::int64_t most_saved = 64;  // times: no plan takes so much less
-    if (needed_ / most_saved > available_) return {};
-    Configuration smallest = configuration_;
-    smallest.memory = {};
-    smallest.memory.policy = "fixed";
-    smallest.memory.options = {{"bits", 1.0}};
-    smallest.memory.recompute = {"*.*"};
-    constexpr std::int64_t mebibyte = 1 << 20;
-    const std::int64_t whole = available_ / mebibyte * mebibyte;
-    setup_.set_policy(make_memory_policy(smallest.memory, Device::meta));
-    std::int64_t bytes = bytes_of(smallest);
-    if (bytes == std::numeric_limits<std::int64_t>::max()) {  // a model without blocks
-      smallest.memory.recompute.clear();
-      setup_.set_policy(make_memory_policy(smallest.memory, Device::meta));
-      bytes = bytes_of(smallest);
-    }
-    std::string settings;
-    if (configuration_.memory.policy != "auto") settings += "memory.policy=auto ";
-    settings += fmt::format("memory.budget={}MiB", whole / mebibyte);
-    if (configuration_.memory.budget_of != "peak") settings += " memory.budget_of=peak";
-    return fmt::format("\n  {}: {}{}", settings,
-                       bytes <= whole ? "plans memory within it; the smallest plan takes about " : "too little: about ",
-                       format_bytes(bytes));
-  }
-
-  const Configuration& configuration_;
-  std::int64_t available_;
-  bool with_loader_;
-  std::int64_t needed_;
-  Setup setup_;
-};
 
 /// Who held what when the most was held: for an allocation that no tensor asked for.
 std::string highest_holders(Device device) {
@@ -210,8 +124,37 @@ bool evaluation_is_highest(const Measurement& planned) { return need_of(planned,
 std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader,
                            std::int64_t needed) {
   // Where addresses are limited, free blocks that lie between others are too small for some: a plan does not see those.
-  const bool limited = address_space_left() != std::numeric_limits<std::int64_t>::max();
-  return Advice(configuration, limited ? available - available / 8 : available, with_loader, needed).text();
+  if (address_space_left() != std::numeric_limits<std::int64_t>::max()) available -= available / 8;
+  std::string text = fmt::format("To fit {}:", format_bytes(available));
+  Setup setup(configuration, Device::meta);
+  // Halves a micro-batch until its step on `meta` fits. A step that is known to be far too large takes long.
+  const auto add = [&](const char* key, std::int64_t Configuration::Train::*value, bool halves) {
+    Configuration changed = configuration;
+    Configuration::Train& train = changed.train;
+    for (std::int64_t parts = 2;; parts *= 2) {
+      train.*value = halves ? train.*value / 2 : train.*value * 2;
+      if (train.batch_size < train.accumulate || train.batch_size % train.accumulate != 0) return;
+      if (needed / parts > available) continue;
+      try {
+        const std::int64_t bytes = need_of(measure(setup, changed), with_loader).bytes;
+        if (bytes > available) continue;
+        text += fmt::format("\n  train.{}={}: {}, which fits", key, train.*value, format_bytes(bytes));
+        return;
+      } catch (const Error& error) {  // rules that hold a tensor of a whole batch may hold none of a smaller one
+        if (error.fault() != Fault::input) throw;
+      }
+    }
+  };
+  add("batch_size", &Configuration::Train::batch_size, true);
+  add("accumulate", &Configuration::Train::accumulate, false);
+  constexpr std::int64_t mebibyte = 1 << 20, most_saved = 64;  // times: no plan takes so much less
+  const std::int64_t budget = available / mebibyte * mebibyte;
+  if (needed / most_saved > available || budget == 0) return text;
+  const PlannerResult planned = plan_within(configuration, budget);
+  return text + fmt::format("\n  {}memory.budget={}MiB{}: {}{}",
+                            configuration.memory.policy == "auto" ? "" : "memory.policy=auto ", budget / mebibyte,
+                            configuration.memory.budget_of == "peak" ? "" : " memory.budget_of=peak",
+                            planned.fits ? "plans memory within it, " : "too little, ", planned.plan.text);
 }
 
 void rethrow_with_advice(const Configuration& configuration, bool with_loader) {

@@ -28,9 +28,8 @@ std::int64_t evaluation_need(const Measurement& planned);
 /// Whether that is in an evaluation, which keeps nothing: no policy takes less.
 bool evaluation_is_highest(const Measurement& planned);
 
-/// What would fit into `available` bytes, in three lines, each with keys to set and checked by a step on `meta`: the
-/// batch halved until it fits; `accumulate` doubled; a budget for `auto`. `needed`: by the configuration as it is, if
-/// that is known.
+/// Settings that fit into `available` bytes, a line each, with the keys to set: the batch halved until it fits;
+/// `accumulate` doubled; the planner's answer to such a budget. `needed`: by the configuration as it is, if known.
 std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader,
                            std::int64_t needed = 0);
 

@@ -16,12 +16,14 @@ constexpr std::string_view host = "host";
 
 }  // namespace
 
+std::int64_t store_budget(const Configuration::Memory& memory) {
+  return memory.offload_budget.empty() ? 0 : parse_bytes(memory.offload_budget, "memory.offload_budget");
+}
+
 std::shared_ptr<OffloadStore> make_store(const Configuration::Memory& memory, Device device) {
   if (memory.offload.empty()) return nullptr;
   const std::int64_t buffer = parse_bytes(memory.offload_buffer, "memory.offload_buffer"),
-                     budget = memory.offload_budget.empty()
-                                  ? 0
-                                  : parse_bytes(memory.offload_budget, "memory.offload_budget");
+                     budget = store_budget(memory);
   std::function<void(const std::string&)> warn;
   if (device != Device::meta)
     warn = [](const std::string& text) { print_error(fmt::format("lacuna: warning: {}\n", text)); };

@@ -9,6 +9,9 @@
 
 namespace lacuna::apps {
 
+/// The capacity of the store in bytes; 0: unlimited.
+std::int64_t store_budget(const Configuration::Memory& memory);
+
 /// The store of a configuration, for tensors on `device`; null where nothing is offloaded. Says once on standard error
 /// when it is full.
 std::shared_ptr<OffloadStore> make_store(const Configuration::Memory& memory, Device device);

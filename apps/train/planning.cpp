@@ -8,11 +8,11 @@
 #include "apps/train/offload.h"
 #include "autograd/calibration.h"
 #include "autograd/policies/planned.h"
-#include "autograd/policies/quantizing.h"
 #include "autograd/policies/rules.h"
 #include "autograd/tape.h"
-#include "core/file.h"
 #include "core/planned_device.h"
+#include "data/dataset.h"
+#include "data/pipeline.h"
 
 #include <fmt/ranges.h>
 
@@ -30,15 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::int64_t group_size(const Configuration& configuration) {
-  const auto given = configuration.memory.options.find("group_size");
-  return given == configuration.memory.options.end() ? MemoryPlan{}.group_size
-                                                     : static_cast<std::int64_t>(number_in(given->second).value());
-}
-
-bool may_quantize(const Configuration& configuration) {
-  const auto codes = configuration.memory.options.find("codes");
-  return codes == configuration.memory.options.end() || flag_in(codes->second) == true;
+AutoOptions options_of(const Configuration& configuration) {
+  return read_options<AutoOptions>("memory policy auto", configuration.memory.options);
 }
 
 Configuration without_policy(Configuration configuration) {
@@ -69,38 +62,44 @@ class MetaModel {
   Setup setup_;
 };
 
-/// Holds in 8 bits what can be quantized.
-class EightBits final : public QuantizingPolicy {
- public:
-  explicit EightBits(std::int64_t group_size) : group_size_(group_size) {}
-  std::string_view name() const override { return "eight bits"; }
+/// A batch of the training set; made-up samples if its files are not known, or if the model reads computed features.
+Batch example_batch(const Configuration& configuration, const Setup& setup, std::string& source) {
+  const Configuration::Data& data = configuration.data;
+  if (setup.heads() != nullptr || (dataset_kinds().get(data.name).reads_files && data.source.path.empty())) {
+    source = "measured on made-up samples";
+    return std::move(made_up_batch(configuration, setup).front());
+  }
+  const Batches batches =
+      batches_of(configuration, open_dataset(data.name, dataset_options(configuration, Split::train)), Split::train);
+  source = fmt::format("measured on {} samples of {}", batches.size(), data.name);
+  Sample sample;
+  return batches.read(0, 0, batches.allocate(), sample);
+}
 
- private:
-  quant::QuantConfig config_of(const SavedTensorInfo& info) override { return run_config(info, 8, group_size_); }
-
-  std::int64_t group_size_;
-};
-
-/// Relative to the squared gradient, by the tensor's key, from one forward and backward pass over a made-up sample:
-/// the same in every run with as many threads. Empty where nothing is computed.
-Sensitivities measure_sensitivities(const Configuration& configuration, ErrorMeasure measure) {
+/// The sensitivities of saved tensors from one forward and backward pass over a few samples: the same in every run with
+/// as many threads. Empty if nothing is computed.
+MeasuredSensitivities measure_sensitivities(const Configuration& configuration, ErrorMeasure measure) {
   const Device device = available_device(configuration);
   if (device == Device::meta) return {};
   warn_if_crowded();
   Configuration small = without_policy(configuration);
+  constexpr std::int64_t samples = 4;
+  small.train.batch_size = std::min(samples, configuration.train.batch_size / configuration.train.accumulate);
   small.train.accumulate = 1;
-  small.train.batch_size = 1;
   small.train.ema_decay = 0;
+  small.ranks = {};
   small.optimizer = {};
   small.optimizer.name = "sgd";  // without momentum it has no state
-  EightBits policy(group_size(configuration));
+  const std::unique_ptr<MemoryPolicy> policy =
+      make_policy("fixed", {{"bits", 8.0}, {"group_size", static_cast<double>(options_of(configuration).group_size)}});
   Setup setup(small, device);
   const RandomStateScope random({.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0});
-  Tape tape(policy);
+  Tape tape(*policy);
   BackwardCalibration calibration(measure);
+  MeasuredSensitivities result;
   const Variable loss = [&] {
     const Recording recording(tape);
-    return setup.trainer().loss(std::move(made_up_batch(small, setup).front()));
+    return setup.trainer().loss(example_batch(small, setup, result.source));
   }();
   if (!loss.requires_grad()) return {};
   tape.backward(loss, {.before_node = std::ref(calibration)});
@@ -109,24 +108,23 @@ Sensitivities measure_sensitivities(const Configuration& configuration, ErrorMea
     if (parameter->trainable() && parameter->grad().defined())
       gradient += counted_error(parameter->grad(), {}, parameter->grad(), measure);
   if (!std::isfinite(gradient) || gradient == 0) return {};
-  Sensitivities sensitivities = calibration.sensitivities();
-  for (auto& [key, value] : sensitivities) value /= gradient;
-  return sensitivities;
+  result.values = calibration.sensitivities();
+  for (auto& [key, value] : result.values) value /= gradient;
+  return result;
 }
 
-/// What else there is to change, where not even the smallest plan fits.
+/// Other settings to change if not even the smallest plan fits.
 std::string what_takes_less(const Configuration& configuration, const Measurement& measured, std::int64_t least) {
   const bool of_saved = configuration.memory.budget_of == "saved",
              evaluates = !of_saved && evaluation_is_highest(measured);
   std::string text;
-  if (!may_quantize(configuration) && !evaluates) text += " memory.codes: true may come to less.";
+  if (!options_of(configuration).codes && !evaluates) text += " memory.codes: true may come to less.";
   if (configuration.train.batch_size > configuration.train.accumulate)
     text += " A larger train.accumulate or a smaller train.batch_size takes less.";
-  if (of_saved) return text;
-  if (evaluates) text += " It is an evaluation that takes the most, of as many images at once as a micro-batch has.";
+  if (evaluates) text += " An evaluation takes the most, with as many images at once as a micro-batch has.";
   const std::int64_t of_training = at(measured.memory, Purpose::gradients) + at(measured.memory, Purpose::optimizer);
   constexpr std::int64_t worth_saying = 20;  // a part of all
-  if (of_training < least / worth_saying) return text;
+  if (of_saved || of_training < least / worth_saying) return text;
   std::vector<std::string_view> ways;
   if (!configuration.optimizer.in_backward && !evaluates) ways.emplace_back("optimizer.in_backward");
   if (configuration.optimizer.state == "f32") ways.emplace_back("optimizer.state: int8");
@@ -148,7 +146,10 @@ MemoryPlan read_plan(const fs::path& path) {
 class BudgetPlanner {
  public:
   BudgetPlanner(const Configuration& configuration, const CostTable& costs)
-      : configuration_(configuration), model_(configuration), costs_(with_store(configuration.memory, costs)) {
+      : configuration_(configuration),
+        options_(options_of(configuration)),
+        model_(configuration),
+        costs_(with_store(configuration.memory, costs)) {
     const Configuration::Memory& memory = configuration.memory;
     of_saved_ = memory.budget_of == "saved";
     if (!memory.budget.empty()) budget_ = parse_bytes(memory.budget);
@@ -165,10 +166,9 @@ class BudgetPlanner {
 
   /// Why a plan is not one for this configuration; empty where it is, and then its bytes are filled in.
   std::string problem_of(MemoryPlan& plan) {
-    if (plan.quantizes() && !may_quantize(configuration_)) return "it quantizes tensors, and memory.codes is false";
-    if (plan.quantizes() && plan.group_size != group_size(configuration_))
-      return fmt::format("its groups have {} elements, memory.group_size is {}", plan.group_size,
-                         group_size(configuration_));
+    if (plan.quantizes() && !options_.codes) return "it quantizes tensors, and memory.codes is false";
+    if (plan.quantizes() && plan.group_size != options_.group_size)
+      return fmt::format("its groups have {} elements, memory.group_size is {}", plan.group_size, options_.group_size);
     if (plan.offloads() && !store_) return "it offloads tensors, and memory.offload is empty";
     PlannedPolicy policy(plan, "planned", store_.get());
     const std::int64_t there = std::exchange(plan.bytes, counted(model_.step(policy, nullptr)));
@@ -181,27 +181,31 @@ class BudgetPlanner {
     return {};
   }
 
-  MemoryPlan make() {
-    const double error = model_.setup().trainer().error_measure() == ErrorMeasure::relative ? 0.2115 : 0.0697;
-    const PlannerOptions options{
+  /// `measures`: whether sensitivities are measured by a step on the device.
+  PlannerResult plan(bool measures) {
+    const ErrorMeasure measure = model_.setup().trainer().error_measure();
+    // The gradient's error under `fixed` with 4 bits, by row that of a ViT, else that of ResNet-20.
+    const double error = measure == ErrorMeasure::relative ? 0.2115 : 0.0697;
+    PlannerOptions options{
         .step = [this](MemoryPolicy& policy, Observer* observer) { return model_.step(policy, observer); },
         .budget = budget_,
         .of_saved = of_saved_,
         .beside_step = prefetched(measured_),
         .floor = evaluation_need(measured_),
-        .quantize = may_quantize(configuration_),
-        .group_size = group_size(configuration_),
+        .quantize = options_.codes,
+        .group_size = options_.group_size,
         .micro_batches = configuration_.train.accumulate,
         .store = store_.get(),
-        .store_budget = configuration_.memory.offload_budget.empty()
-                            ? 0
-                            : parse_bytes(configuration_.memory.offload_budget, "memory.offload_budget"),
+        .store_budget = store_budget(configuration_.memory),
         .costs = costs_,
-        .sensitivities =
-            [this] { return measure_sensitivities(configuration_, model_.setup().trainer().error_measure()); },
-        // The gradient's error under `fixed` with 4 bits, by row that of a ViT, else that of ResNet-20.
-        .usual_sensitivity = error * error / code_variance(4)};
-    PlannerResult result = lacuna::plan_memory(options);
+        .usual_sensitivity = error * error / code_variance(4),
+        .noise_price = options_.noise_price};
+    if (measures) options.sensitivities = [&] { return measure_sensitivities(configuration_, measure); };
+    return lacuna::plan_memory(options);
+  }
+
+  MemoryPlan make() {
+    PlannerResult result = plan(true);
     if (result.fits) return std::move(result.plan);
     const MemoryPlan& least = result.plan;
     reject(
@@ -219,6 +223,7 @@ class BudgetPlanner {
   }
 
   const Configuration& configuration_;
+  AutoOptions options_;
   MetaModel model_;
   CostTable costs_;
   std::shared_ptr<OffloadStore> store_{};
@@ -291,6 +296,12 @@ void plan_memory(Configuration& configuration, const CostTable& costs, const fs:
   if (memory.budget.empty()) reject("memory.plan: cannot read {}; {}", memory.plan_file, unused);
   memory.plan = planner.make();
   memory.plan->text = unused + memory.plan->text;
+}
+
+PlannerResult plan_within(Configuration configuration, std::int64_t budget) {
+  configuration.memory = {};
+  configuration.memory.budget = fmt::format("{}B", budget);
+  return BudgetPlanner(configuration, machine_costs()).plan(false);
 }
 
 void plan_memory(Configuration& configuration, const fs::path& recorded) {

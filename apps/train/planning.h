@@ -23,4 +23,7 @@ void plan_memory(Configuration& configuration, const CostTable& costs, const std
 /// The same with the costs of this machine (machine_costs).
 void plan_memory(Configuration& configuration, const std::filesystem::path& recorded = {});
 
+/// The plan of `auto` for a training step within `budget` bytes in all. Nothing is computed.
+PlannerResult plan_within(Configuration configuration, std::int64_t budget);
+
 }  // namespace lacuna::apps

@@ -44,28 +44,31 @@ class Planner {
 
   PlannerResult plan() {
     if (counted_bytes(exact_.recorded_bytes) <= o_.budget)
-      return result({.group_size = o_.group_size, .bytes = counted_bytes(exact_.recorded_bytes)}, true, {});
+      return result({.group_size = o_.group_size, .bytes = counted_bytes(exact_.recorded_bytes)}, true);
     if (o_.quantize) sensitivities_ = o_.sensitivities();
-    const StepGraph graph = o_.quantize ? recorded({}) : exact_;
-    const RegionChoice choice(graph, [this](const GraphTensor& tensor, bool leaves) {
+    const StepGraph graph = recorded({});
+    const auto ways = [this](const GraphTensor& tensor, bool leaves) {
       return leaves && !tensor.can_quantize ? ways_of(as_output(tensor)) : ways_of(tensor);
-    });
+    };
     const auto counted = [this](const StepBytes& bytes) { return counted_bytes(bytes); };
     const auto cost = [&](const MemoryPlan& plan) { return plan.seconds + o_.noise_price * plan.variance; };
     std::optional<MemoryPlan> best;
     const auto fits_best = [&] { return best && best->bytes <= o_.budget; };
     // Predictions for other regions are rough. If the best ones take more than the budget, or more time than promised,
-    // the target is lowered. Others are tried as long as they promise less than the best so far.
+    // the target is lowered. Others are tried as long as they promise less than the best so far. The last round tries
+    // the smallest.
     std::set<std::vector<std::string>> tried;
     constexpr int rounds = 4;
+    constexpr std::size_t most = 16;
     constexpr double near = 1.02, step = 0.01;
     std::int64_t target = o_.budget;
     for (int round = 1; round <= rounds; ++round) {
       std::int64_t over = 0;
-      const std::vector<RegionChoice::Result> choices = choice.choose(target, counted, o_.of_saved);
-      for (const RegionChoice::Result& chosen : choices) {
-        if (fits_best() && (chosen.bytes > target || chosen.seconds / exact_seconds_ >= cost(*best))) continue;
-        if (!tried.insert(chosen.regions).second) continue;
+      const std::vector<RegionChoice> choices = choose_regions(graph, ways, counted, round < rounds ? target : 0);
+      for (const RegionChoice& chosen : choices) {
+        const bool is_worse = choices.front().bytes <= target && chosen.bytes > target;
+        if (fits_best() && (is_worse || chosen.seconds / exact_seconds_ >= cost(*best))) continue;
+        if ((tried.size() >= most && round < rounds) || !tried.insert(chosen.regions).second) continue;
         MemoryPlan plan = fitted(chosen.regions);
         if (over == 0) over = plan.bytes - std::min(o_.budget, plan.bytes);
         if (!best || (plan.bytes <= o_.budget ? !fits_best() || cost(plan) < cost(*best) : plan.bytes < best->bytes))
@@ -75,8 +78,7 @@ class Planner {
       target -= std::max(over, static_cast<std::int64_t>(step * static_cast<double>(o_.budget))) * round;
     }
     const bool fits = best->bytes <= o_.budget;
-    const std::string regions = best->regions.empty() ? std::string() : choice.describe(best->regions);
-    return result(std::move(*best), fits, regions);
+    return result(std::move(*best), fits);
   }
 
  private:
@@ -93,17 +95,20 @@ class Planner {
     double elements = 0;
     for (const GraphTensor& tensor : exact_.tensors)
       if (tensor.held_bytes > 0 && !tensor.is_input) elements += static_cast<double>(tensor.size.elements);
+    std::int64_t left = o_.store_budget > 0 ? o_.store_budget : std::numeric_limits<std::int64_t>::max();
     for (GraphTensor& tensor : graph.tensors) {
+      tensor.can_offload = tensor.can_offload && o_.store != nullptr && tensor.size.exact_bytes <= left;
+      if (tensor.can_offload) left -= tensor.size.exact_bytes;
       if (!tensor.worth_quantizing || tensor.is_input) continue;
-      auto known = sensitivities_.find(tensor.key);
+      auto known = sensitivities_.values.find(tensor.key);
       // The output of a recomputed region gets the sensitivity of the last tensor in it.
-      if (known == sensitivities_.end())
+      if (known == sensitivities_.values.end())
         for (const GraphTensor& other : exact_.tensors)
-          if (lies_in(other.path, tensor.path) && sensitivities_.contains(other.key))
-            known = sensitivities_.find(other.key);
+          if (lies_in(other.path, tensor.path) && sensitivities_.values.contains(other.key))
+            known = sensitivities_.values.find(other.key);
       const double by_size = o_.usual_sensitivity * static_cast<double>(tensor.size.elements) / elements;
       tensor.size.sensitivity =
-          known == sensitivities_.end() ? by_size : std::max(known->second, least_share_of_usual * by_size);
+          known == sensitivities_.values.end() ? by_size : std::max(known->second, least_share_of_usual * by_size);
     }
     return graph;
   }
@@ -127,14 +132,14 @@ class Planner {
       for (const int bits : bit_widths)
         if (!tensor.is_input || bits >= 8) choices.push_back({.bits = bits});
     }
-    if (o_.store != nullptr && tensor.can_offload) choices.insert(choices.begin(), {.offloaded = true});
+    if (tensor.can_offload) choices.insert(choices.begin(), {.offloaded = true});
     std::vector<TensorWay> ways;
     for (const MemoryPlan::Choice& choice : choices)
       ways.push_back({.choice = choice,
                       .bytes = tensor.bytes(choice),
-                      .loaded = choice.offloaded                           ? tensor.size.exact_bytes
-                                : choice.kept || !tensor.can_rematerialize ? -tensor.again_bytes
-                                                                           : 0,
+                      .later = choice.offloaded                           ? tensor.size.exact_bytes
+                               : choice.kept || !tensor.can_rematerialize ? -tensor.again_bytes
+                                                                          : 0,
                       .cost = seconds_of(tensor, choice) +
                               exact_seconds_ * o_.noise_price * tensor.size.sensitivity * code_variance(choice.bits)});
     return ways;
@@ -151,7 +156,7 @@ class Planner {
     std::vector<HeldBytes> held() const {
       std::vector<HeldBytes> held;
       for (std::size_t i = 0; i < ways.size(); ++i)
-        held.push_back({way(i).bytes, way(i).loaded, graph.tensors[i].first_use});
+        held.push_back({way(i).bytes, way(i).later, graph.tensors[i].first_use});
       return held;
     }
   };
@@ -270,7 +275,7 @@ class Planner {
     return tensor.can_quantize ? o_.costs.quantize_seconds(tensor.size.exact_bytes, choice.bits) : 0;
   }
 
-  PlannerResult result(MemoryPlan plan, bool fits, const std::string& regions) const {
+  PlannerResult result(MemoryPlan plan, bool fits) const {
     std::map<int, std::int64_t, std::greater<>> counts;  // number of tensors by bits
     std::int64_t kept = 0, offloaded = 0;
     for (const auto& [key, choice] : plan.tensors)
@@ -280,13 +285,13 @@ class Planner {
       how.push_back(counted(count, "tensor") + (bits == exact_bits ? " exact" : " in " + counted(bits, "bit")));
     if (offloaded > 0) how.push_back(fmt::format("{} offloaded", counted(offloaded, "tensor")));
     if (kept > 0) how.push_back(fmt::format("{} kept instead of rematerialized", counted(kept, "tensor")));
-    if (!regions.empty()) how.push_back(regions);
+    if (!plan.regions.empty()) how.push_back(counted(std::ssize(plan.regions), "region") + " recomputed");
     if (how.empty()) how.emplace_back("everything fits as it is");
     if (plan.quantizes() || plan.offloads() || !plan.regions.empty())
       how.push_back(fmt::format("predicted: {:.2f} x the time of an exact step", plan.seconds));
     if (plan.variance > 0)
-      how.push_back(fmt::format("{:.2g} % more variance of the gradient{}", 100 * plan.variance,
-                                sensitivities_.empty() ? " (by size, not measured)" : ""));
+      how.push_back(
+          fmt::format("{:.2g} % more variance of the gradient ({})", 100 * plan.variance, sensitivities_.source));
     plan.text = fmt::format("budget of {} {}: {}; {} used ({:.0f} %)", format_bytes(o_.budget),
                             o_.of_saved ? "saved" : "in all", fmt::join(how, "; "), format_bytes(plan.bytes),
                             100 * static_cast<double>(plan.bytes) / static_cast<double>(o_.budget));
@@ -297,7 +302,7 @@ class Planner {
   StepGraph exact_;           // nothing recomputed, nothing quantized
   double exact_seconds_ = 0;  // of a micro-batch
   double waited_ = 0;
-  std::map<std::string, double> sensitivities_{};
+  MeasuredSensitivities sensitivities_{};
 };
 
 }  // namespace

@@ -10,6 +10,12 @@
 
 namespace lacuna {
 
+/// By a tensor's key, the gradient variance due to an error as large as the tensor, relative to the squared gradient.
+struct MeasuredSensitivities {
+  std::map<std::string, double> values{};
+  std::string source = "by size, not measured";  // in words
+};
+
 struct PlannerOptions {
   MetaStep step;
   std::int64_t budget = 0;
@@ -22,11 +28,10 @@ struct PlannerOptions {
   OffloadStore* store = nullptr;   // a store on `meta`; null: nothing is offloaded
   std::int64_t store_budget = 0;   // capacity of the store in bytes; 0: unlimited
   CostTable costs{};
-  /// Returns, by a tensor's key, the gradient variance due to an error as large as the tensor, relative to the squared
-  /// gradient. Called once, and only if tensors are quantized. Missing tensors get a sensitivity by their size.
-  std::function<std::map<std::string, double>()> sensitivities = [] { return std::map<std::string, double>(); };
+  /// Called once, and only if tensors are quantized. Missing tensors get a sensitivity by their size.
+  std::function<MeasuredSensitivities()> sensitivities = [] { return MeasuredSensitivities(); };
   double usual_sensitivity = 1;  // sum over all tensors, to derive a sensitivity by size
-  double noise_price = 1;        // the share of an exact step's time that a variance of the squared gradient is worth
+  double noise_price = 1;        // see plan_memory
 };
 
 struct PlannerResult {
@@ -34,13 +39,12 @@ struct PlannerResult {
   bool fits = true;
 };
 
-/// Finds the plan within the budget with the least MemoryPlan::cost: predicted time times one plus the variance due to
-/// quantization.
+/// Finds the plan within the budget with the least time + noise_price * variance: the predicted time of a step relative
+/// to an exact one, and the gradient's variance due to quantization relative to the squared gradient.
 ///
-/// Sets of recomputed regions are tried along chains, in which each set takes fewer bytes and more time than the one
-/// before (region_chains.h). For each set, a step on `meta` is recorded as a StepGraph, and the remaining bytes are
-/// divided among its tensors by the cost they save (`choose_ways`). Steps on `meta` confirm the best few plans, so
-/// their bytes are exact.
+/// One step on `meta` is recorded as a StepGraph. On it, the regions to recompute are chosen (region_choice.h). A step
+/// with these regions divides the remaining bytes among its tensors by the cost they save (`choose_ways`), and steps
+/// under the plan confirm it, so its bytes are exact.
 PlannerResult plan_memory(const PlannerOptions& options);
 
 }  // namespace lacuna

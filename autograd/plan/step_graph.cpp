@@ -265,11 +265,11 @@ std::vector<std::int64_t> StepGraph::totals(std::span<const HeldBytes> held) con
   return totals;
 }
 
-StepBytes StepGraph::bytes(std::span<const HeldBytes> held) const {
-  StepBytes result{.saved = recorded_bytes.saved, .peak = std::ranges::max(totals(held))};
+std::int64_t StepGraph::saved(std::span<const HeldBytes> held) const {
+  std::int64_t saved = recorded_bytes.saved;
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (!tensors[i].in_region) result.saved += held[i].bytes - tensors[i].held_bytes;
-  return result;
+    if (!tensors[i].in_region) saved += held[i].bytes - tensors[i].held_bytes;
+  return saved;
 }
 
 double StepGraph::seconds() const {

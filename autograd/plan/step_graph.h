@@ -7,6 +7,7 @@
 #include "autograd/plan/memory_plan.h"
 #include "autograd/policies/planned.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -89,7 +90,8 @@ class StepGraph {
 
   /// Bytes of the recorded step if its tensors were `held` [tensors]. Saved bytes are exact; the peak is a prediction,
   /// which a step on `meta` confirms.
-  StepBytes bytes(std::span<const HeldBytes> held) const;
+  StepBytes bytes(std::span<const HeldBytes> held) const { return {saved(held), std::ranges::max(totals(held))}; }
+  std::int64_t saved(std::span<const HeldBytes> held) const;
   /// The memory peak since the previous event, for each event.
   std::vector<std::int64_t> totals(std::span<const HeldBytes> held) const;
   /// Time of all ops, recomputed ones included, without quantization and rematerialization.

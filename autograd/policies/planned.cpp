@@ -94,17 +94,16 @@ std::vector<std::string> PlannedPolicy::unmatched() const {
   return lines;
 }
 
+Fields AutoOptions::fields() {
+  return {
+      field("codes", &AutoOptions::codes, "whether the plan may quantize; otherwise it is lossless"),
+      field("group_size", &AutoOptions::group_size, group_sizes, group_size_help),
+      field("noise_price", &AutoOptions::noise_price, at_least(0),
+            "step time that added variance of the gradient is worth: a plan minimizes time + noise_price x variance, "
+            "relative to an exact step")};
+}
+
 namespace {
-
-struct AutoOptions {
-  bool codes = true;
-  std::int64_t group_size = default_group_size;
-
-  static Fields fields() {
-    return {field("codes", &AutoOptions::codes, "whether the plan may quantize; otherwise it is lossless"),
-            field("group_size", &AutoOptions::group_size, group_sizes, group_size_help)};
-  }
-};
 
 /// `auto` before a plan is made for its budget: nothing is quantized or recomputed.
 const struct RegisterAuto {

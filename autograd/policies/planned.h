@@ -16,6 +16,15 @@ namespace lacuna {
 /// may be approximate. Inputs of the program (images) get 8 bits for any `bits` below exact_bits.
 Hold planned_hold(const SavedTensorInfo& info, int bits, bool quantizes, std::int64_t group_size);
 
+/// Options of the policy `auto`.
+struct AutoOptions {
+  bool codes = true;
+  std::int64_t group_size = MemoryPlan{}.group_size;
+  double noise_price = 1;
+
+  static Fields fields();
+};
+
 /// The regions of a plan, found by hash.
 class PlannedRegions {
  public:

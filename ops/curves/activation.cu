@@ -1,5 +1,5 @@
 #include "ops/cuda/map_kernels.h"
-#include "ops/curves/activation_kernels.h"
+#include "ops/curves/curve_list.h"
 #include "ops/formulas.h"
 
 namespace lacuna::cuda {

@@ -2,14 +2,12 @@
 #pragma once
 
 #include "core/kernel.h"
+#include "ops/curves/curve_list.h"
 
 namespace lacuna {
 
 class Operand;
 class Tensor;
-
-/// Calls `f` for each curve C of ops/formulas.h whose derivative is CBackward.
-#define LACUNA_CURVES(f) f(GeluErf) f(GeluTanh) f(Silu) f(QuickGelu) f(Sigmoid) f(Tanh)
 
 /// y = f(x). x, y: [n].
 using ActivationKernel = Kernel<void(const Tensor& x, const Tensor& y)>;

@@ -127,6 +127,8 @@ struct DatasetKind {
   Recognition (*recognize)(const std::filesystem::path& path) = nullptr;
 };
 Registry<DatasetKind>& dataset_kinds();
+/// The option of a data set that lists its classes in order; null if there is none.
+const Field* find_class_list(const Options& options);
 
 /// Registers a data set; define a static object of this type in the data set's source file.
 struct RegisterDataset {

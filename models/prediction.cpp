@@ -39,12 +39,13 @@ std::vector<std::vector<double>> rows_of(const Tensor& x) {
   return rows;
 }
 
-std::vector<Prediction> class_predictions(const Tensor& logits, const std::vector<std::string>& names, bool one_class) {
+std::vector<Prediction> class_predictions(const Tensor& logits, const std::vector<std::string>& names,
+                                          std::string_view several) {
   std::vector<Prediction> all;
   for (std::vector<double>& row : rows_of(logits)) {
-    to_probabilities(row, one_class);
+    to_probabilities(row, several.empty());
     Prediction& prediction = all.emplace_back();
-    prediction.one_class = one_class;
+    prediction.several = several;
     for (std::size_t i = 0; i < row.size(); ++i)
       prediction.classes.push_back({class_name(names, static_cast<std::int64_t>(i)), row[i]});
   }

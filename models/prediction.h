@@ -19,15 +19,17 @@ struct Prediction {
   using Value = std::variant<double, std::int64_t, std::string, std::vector<double>, std::vector<std::string>>;
 
   std::vector<Class> classes{};  // by number; empty: the task has none
-  bool one_class = true;         // exactly one class is right; false: each class of probability 0.5 or more
+  /// The key under which classes of probability 0.5 or more are listed, if a sample may have several; empty: it has
+  /// one.
+  std::string_view several{};
   std::vector<std::pair<std::string, Value>> values{};  // by name, in the order in which they are printed
 };
 
-/// Probabilities of the classes for each row of `logits` [N, C]: their softmax, or with several classes per sample
-/// their sigmoids. Logits that are not finite give probabilities that are not. A class without a name goes by its
-/// number.
+/// Probabilities of the classes for each row of `logits` [N, C]: their softmax, or with `several` classes per
+/// sample their sigmoids. Logits that are not finite give probabilities that are not. A class without a name goes by
+/// its number.
 std::vector<Prediction> class_predictions(const Tensor& logits, const std::vector<std::string>& names,
-                                          bool one_class = true);
+                                          std::string_view several = {});
 
 /// The name of class `number`, or the number where it has no name.
 std::string class_name(const std::vector<std::string>& names, std::int64_t number);

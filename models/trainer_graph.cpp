@@ -33,7 +33,7 @@ struct Trainer::Graph {
     return reinterpret_cast<const std::uint32_t*>(numbers.data<const std::byte>() + offsetof(StepNumbers, step));
   }
   void forget() {
-    graph.reset();  // first: what the others hold is free for all then
+    graph.reset();  // first, since it uses the memory of the others
     update.reset();
     totals.reset();
     inputs.clear();
@@ -42,8 +42,8 @@ struct Trainer::Graph {
   std::optional<std::string> signature{};   // of the steps before
   std::int64_t alike = 0;                   // steps in a row with that signature
   Tensor numbers{};                         // f64 [2]: the bytes of StepNumbers
-  std::vector<Batch> inputs{};              // what a captured step reads
-  std::unique_ptr<RunningTotals> totals{};  // what it adds to
+  std::vector<Batch> inputs{};              // batches that the captured step reads
+  std::unique_ptr<RunningTotals> totals{};  // totals that it adds to
   std::unique_ptr<OptimizerStep> update{};
   std::int64_t saved_bytes = 0;
   std::unique_ptr<DeviceGraph> graph{};  // destroyed first
@@ -78,7 +78,7 @@ std::optional<std::string> Trainer::signature_of(const std::vector<Batch>& batch
 
 bool Trainer::replay(const std::vector<Batch>& batch, std::int64_t number, double learning_rate, const StepHooks& hooks,
                      StepResult& result) {
-  constexpr std::int64_t steps_before = 2;  // they make the plans of libraries, and everything that is made once
+  constexpr std::int64_t steps_before = 2;  // they create library plans and other state that is created once
   const std::optional<std::string> signature = signature_of(batch, hooks);
   if (!graph_) {
     if (!signature) return false;

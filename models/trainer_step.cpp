@@ -20,7 +20,7 @@
 namespace lacuna {
 namespace {
 
-/// Below it a gradient that is not finite is none for any scale.
+/// At this loss scale, a non-finite gradient is no overflow any more: the run fails.
 constexpr double least_loss_scale = 0x1p-16;
 
 std::int64_t samples_of(const std::vector<Batch>& batch) {
@@ -28,7 +28,7 @@ std::int64_t samples_of(const std::vector<Batch>& batch) {
                          [](std::int64_t sum, const Batch& part) { return sum + part.samples; });
 }
 
-/// Ranks learn from their own samples. All go on with what rank 0 has learnt, which is what checkpoints hold.
+/// Each rank calibrates on its own samples. All take the state of rank 0, which checkpoints hold.
 void share_state(MemoryPolicy& policy, Communicator& ranks) {
   if (ranks.size() == 1) return;
   std::map<std::string, Tensor> state = policy.state();
@@ -75,8 +75,7 @@ std::int64_t Trainer::queue(std::vector<Batch>& batch, std::int64_t number, Opti
                             RunningTotals& totals, const StepHooks& hooks, const std::uint32_t* clock) {
   const std::int64_t of_rank = samples_of(batch);
   const auto samples = static_cast<double>(of_rank * state_.ranks.size());
-  // Gradients of several micro-batches exist all at once before the last one: a second backward pass would save
-  // nothing.
+  // With several micro-batches all gradients exist before the last one, so a second backward pass saves nothing.
   const bool in_backward = options_.step.in_backward && (batch.size() == 1 || !update.needs_all());
   std::int64_t first_sample = of_rank * state_.ranks.rank(), saved_bytes = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -90,7 +89,7 @@ std::int64_t Trainer::queue(std::vector<Batch>& batch, std::int64_t number, Opti
     tape.set_observer(hooks.observer);
     const Variable of_part = [&] {
       const Recording recording(tape);
-      // One part alone may free its memory in forward; several, and those of a captured step, are read again.
+      // A single micro-batch is moved, so that forward frees it early; a captured step reads its batch again.
       return loss(batch.size() == 1 && clock == nullptr ? std::move(batch[i]) : batch[i], &totals);
     }();
     const Tensor& value = of_part.tensor();
@@ -104,7 +103,7 @@ std::int64_t Trainer::queue(std::vector<Batch>& batch, std::int64_t number, Opti
       backward_of_parameters(tape, losses, parameters_);
     saved_bytes = std::max(saved_bytes, tape.saved_bytes());
   }
-  // Finite losses may have gradients that are not, and parameters that took them could not be saved any more.
+  // A finite loss may have non-finite gradients. Parameters updated by them could not be saved.
   if (!exchange_) update.measure(parameters_);
   update.apply(parameters_);
   update.adapt_loss_scale();
@@ -121,7 +120,7 @@ void Trainer::backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>
     return;
   }
   if (in_backward) return step_in_backward(tape, losses, update);
-  // A plan has one rank, which is left the gradients that it would own.
+  // A plan has one rank. It frees the gradients that other ranks would own.
   const bool frees = options_.step.shard_gradients && state_.optimizer.is_sharded();
   backward_of_parameters(tape, losses, parameters_, [&](Parameter& parameter) {
     if (frees && !state_.optimizer.holds(parameter)) parameter.set_grad({});

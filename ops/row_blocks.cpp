@@ -200,7 +200,7 @@ bool detail::read_by_threads(const Operand& operand, const RowPartition& partiti
          partition.count, width, operand.shape());
   const std::int64_t usual = operand.block_rows(), own = partition.scratch_rows(usual);
   if (own == 0) return false;
-  // Parts of a few groups would decode much of them twice, where groups are decoded whole.
+  // If groups are decoded whole, blocks of a few groups decode many elements twice.
   constexpr std::int64_t fewest_groups = 16;
   const quant::QuantConfig& config = form->values.config;
   if (partition.block > 0 && quant::quantizer_of(config).decodes_whole_groups() &&

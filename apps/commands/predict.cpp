@@ -113,13 +113,13 @@ bool is_finite(const Prediction& prediction) {
 /// `top` 0: all classes.
 void add_to(ordered_json& line, const Prediction& prediction, std::int64_t top) {
   if (const std::vector<Prediction::Class> classes = ranked(prediction); !classes.empty()) {
-    if (top > 0 || prediction.one_class) {
+    if (top > 0 || prediction.several.empty()) {
       line["label"] = classes.front().name;
       line["probability"] = classes.front().probability;
     } else {
-      line["labels"] = ordered_json::array();
+      ordered_json& listed = line[std::string(prediction.several)] = ordered_json::array();
       for (const auto& [name, probability] : prediction.classes)
-        if (probability >= 0.5) line["labels"].push_back(name);
+        if (probability >= 0.5) listed.push_back(name);
     }
     for (const auto& [name, probability] : classes)
       if (top > 0 && std::ssize(line["top"]) < top)

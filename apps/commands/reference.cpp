@@ -298,7 +298,7 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
   const bool is_text = file.contains("input/ids");
   TextReference input;
   if (is_text) {
-    input = load_text_reference(file);
+    input = load_text_reference(file, *model);
   } else {
     const Tensor images = load_images(file, *model);
     input.targets = Variable(load_targets(file, images));

@@ -27,7 +27,7 @@ Tensor whole_numbers(const std::vector<std::int64_t>& values) {
 
 }  // namespace
 
-TextReference load_text_reference(const SafetensorsFile& file) {
+TextReference load_text_reference(const SafetensorsFile& file, const Model& model) {
   const std::string origin = file.path().string();
   const SafetensorsEntry* const entry = file.find("input/ids");
   if (entry == nullptr || entry->shape.rank() != 2)
@@ -50,7 +50,10 @@ TextReference load_text_reference(const SafetensorsFile& file) {
   }
   TextReference reference;
   reference.batch.samples = shape[0];
-  reference.batch.set("tokens", whole_numbers(tokens));
+  const SampleField* const ids_field = find_field(model.inputs(), FieldKind::tokens);
+  if (ids_field == nullptr)
+    reject("{}: `input/ids` is for models of text; this one takes {}", origin, to_string(model.inputs()));
+  reference.batch.set(ids_field->name, whole_numbers(tokens));
   if (!types.empty()) reference.batch.set("token_types", whole_numbers(token_types));
   reference.batch.set("offsets", whole_numbers(offsets));
   if (!file.contains("target")) reject("{}: a reference file needs a tensor `target`", origin);

@@ -13,7 +13,7 @@ struct TextReference {
   Batch batch;  // with `rows` where only some tokens have a label
   Variable targets;
 };
-TextReference load_text_reference(const SafetensorsFile& file);
+TextReference load_text_reference(const SafetensorsFile& file, const Model& model);
 
 /// The loss that transformers' class gives, and the logits; outputs of a model with any head.
 struct TextResult {

@@ -54,15 +54,16 @@ std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configurati
 /// Takes over the folder's order of classes if the data set has the same classes in another order.
 void take_label_order(const ModelFolder& folder, Configuration& configuration) {
   Configuration::Data& data = configuration.data;
-  if (folder.labels.empty() || !dataset_kinds().contains(data.name) || data.source.settings.contains("labels")) return;
-  if (dataset_kinds().get(data.name).options.find("labels") == nullptr) return;
+  if (folder.labels.empty() || !dataset_kinds().contains(data.name)) return;
+  const Field* const list = find_class_list(dataset_kinds().get(data.name).options);
+  if (list == nullptr || data.source.settings.contains(list->name)) return;
   const std::string names = fmt::format("{}", fmt::join(folder.labels, ", "));
   try {
     if (class_names(names) != folder.labels) return;  // names with commas
     const std::vector<std::string> classes =
         describe_dataset(data.name, dataset_options(configuration, Split::train)).classes;
     if (classes != folder.labels && std::ranges::is_permutation(classes, folder.labels))
-      data.source.settings["labels"] = names;
+      data.source.settings[std::string(list->name)] = names;
   } catch (const Error&) {  // opening the data set reports it
   }
 }

@@ -26,7 +26,7 @@ namespace {
 bool batches_on_host(const Configuration& configuration) { return device_of(configuration).kind == DeviceKind::cuda; }
 
 /// Uniform values: numbers in [-2, 2), whole numbers in their range; for a model on `meta` zeros at most. Images and
-/// labels have the draws that they had before there were other fields.
+/// classes have the draws that they had before there were other fields.
 Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, std::uint32_t part, Device device,
                Device of_model) {
   const Tensor values = batch_memory(field, lengths, device);
@@ -39,7 +39,7 @@ Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, 
     for (std::int64_t i = 0; i < values.count(); ++i)
       values.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(draws.below(static_cast<std::uint64_t>(i), 256));
   } else if (is_floating(field.dtype)) {
-    const RandomStream draws{1, part, random_site(field.name == "images" ? "pixels" : field.name)};
+    const RandomStream draws{1, part, random_site(field.kind == FieldKind::pixels ? "pixels" : field.name)};
     with_float_type(field.dtype, [&]<class T>(Type<T>) {
       parallel_for(values.count(), 4096, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i)
@@ -47,7 +47,7 @@ Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, 
       });
     });
   } else {
-    const RandomStream draws{1, part, random_site(field.name == "labels" ? "classes" : field.name)};
+    const RandomStream draws{1, part, random_site(field.kind == FieldKind::label ? "classes" : field.name)};
     const auto below = static_cast<std::uint32_t>(std::max<std::int64_t>(1, field.below));
     for (std::int64_t i = 0; i < values.count(); ++i)
       values.data<std::int64_t>()[i] = draws.below(static_cast<std::uint64_t>(i), below);
@@ -72,11 +72,12 @@ std::vector<std::int64_t> made_up_lengths(const Configuration& configuration, co
 }
 
 /// Bytes of a batch while it is prepared ahead.
-std::int64_t bytes_ahead(const Batch& batch, const SampleFields& targets) {
+std::int64_t bytes_ahead(const Batch& batch, const SampleFields& inputs, const SampleFields& targets) {
+  const SampleField* const images = find_field(inputs, FieldKind::pixels);
   std::int64_t bytes = 0;
   for (const auto& [name, tensor] : batch) {
     const auto target = std::ranges::find(targets, name, &SampleField::name);
-    if (name == "images")
+    if (images != nullptr && name == images->name)
       bytes += tensor.count();
     else if (target != targets.end() && target->collation == Collation::stacked)  // before they are mixed
       bytes += batch.samples * target->shape.count() * size_of(target->dtype);
@@ -94,12 +95,13 @@ std::vector<Batch> made_up_batch(const Configuration& configuration, const Model
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
   std::vector<Batch> batch;
   const std::vector<std::int64_t> lengths = made_up_lengths(configuration, model.inputs(), samples);
+  const SampleFields targets = task.targets();
   const bool mixes = mixing_of(configuration) != nullptr;
   for (std::int64_t part = 0; part < parts; ++part) {
     Batch& made = batch.emplace_back();
-    for (const SampleFields& fields : {model.inputs(), task.targets()})
+    for (const SampleFields& fields : {model.inputs(), targets})
       for (SampleField field : fields) {
-        if (field.name == "images" && gives_pixels(configuration, split)) {
+        if (field.kind == FieldKind::pixels && gives_pixels(configuration, split)) {
           field.dtype = DType::u8;
           std::vector<float> table(static_cast<std::size_t>(field.shape.back()), 4 / 255.0F);
           table.resize(2 * table.size(), -2);
@@ -108,7 +110,8 @@ std::vector<Batch> made_up_batch(const Configuration& configuration, const Model
         }
         set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device, of_model), lengths);
       }
-    if (mixes) made.set("labels", mixed_labels(made["labels"], configuration.model.num_classes));
+    if (const SampleField* const label = mixes ? find_field(targets, FieldKind::label) : nullptr)
+      made.set(label->name, mixed_labels(made[label->name], configuration.model.num_classes));
     made.samples = samples;
     made.first = part * samples;
   }
@@ -185,7 +188,7 @@ Measurement measure(Setup& setup, const Configuration& configuration, const Meas
   if (!batches_on_host(configuration))
     for (const Batch& part : batch()) {
       result.batch += part.bytes();
-      result.ahead += bytes_ahead(part, setup.task().targets());
+      result.ahead += bytes_ahead(part, setup.model().inputs(), setup.task().targets());
     }
   Ledger& account = ledger(device);
   account.reset_peak();
@@ -228,7 +231,7 @@ EvaluationBytes measure_evaluation(Setup& setup, const Configuration& configurat
     account.reset_peak();
     Batch samples = std::move(made_up_batch(evaluated, model, setup.task(), Split::validation).front());
     if (!batches_on_host(configuration))
-      bytes.ahead = std::max(bytes.ahead, bytes_ahead(samples, setup.task().targets()));
+      bytes.ahead = std::max(bytes.ahead, bytes_ahead(samples, model.inputs(), setup.task().targets()));
     run(std::move(samples));
     bytes.peak = std::max(bytes.peak, account.peak());
   };

@@ -30,7 +30,7 @@ HoldPlan choose_ways(std::span<const std::vector<HoldCost>> tensors, std::int64_
 /// A tensor whose bits are to be chosen.
 struct BitChoice {
   std::int64_t elements = 0;
-  std::array<std::int64_t, 9> range_bytes{};  // by bits: what is held beside the codes
+  std::array<std::int64_t, 9> range_bytes{};  // bytes of group parameters, by bits
   double sensitivity = 0;                     // gradient variance per relative squared error of the tensor
   std::int64_t exact_bytes = 0;               // bytes of the unquantized tensor, if it may be kept; otherwise 0
 };

@@ -85,7 +85,7 @@ class Chooser {
       for (const std::string& user : tensor.users) added.users.push_back(place(user));
       for (const std::string& reader : tensor.readers) added.readers.push_back(place(reader));
       if (tensor.is_input) continue;
-      // Whole until backward is known to read nothing else of it.
+      // A tensor is whole until backward is known to read only its held form.
       local_[tensor.made] -= tensor.whole_bytes();
       local_[std::min(tensor.birth, graph.events.size())] += tensor.whole_bytes() - tensor.held_bytes;
     }
@@ -296,7 +296,7 @@ class Chooser {
     return best;
   }
 
-  /// Drops what the step fits without, or is smaller without: regions, and blocks at the ends of runs.
+  /// Drops regions, and blocks at the ends of runs, that the step fits without or is smaller without.
   void drop(Candidate& from) const {
     std::ranges::sort(from.regions, std::greater(), &Region::seconds);
     for (std::size_t i = 0; i < from.regions.size();) {
@@ -336,8 +336,7 @@ class Chooser {
   std::int64_t budget_;
   std::vector<Block> blocks_{};
   std::vector<Tensor> tensors_{};
-  std::vector<std::int64_t>
-      local_{};  // [events] of forward: the peak beyond what is saved and what the step began with
+  std::vector<std::int64_t> local_{};  // [events]: transient memory of each forward op
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The names of the fields of images and classes.
+// The names of the fields of images and classes, and of the option that lists classes.
 #include "data/dataset.h"
 #include "data/encoded_images.h"
 
@@ -10,6 +10,8 @@ const SampleField* find_target(const SampleFields& fields) {
   const auto found = std::ranges::find(fields, "labels", &SampleField::name);
   return found == fields.end() ? nullptr : &*found;
 }
+
+const Field* find_class_list(const Options& options) { return options.find("labels"); }
 
 SampleField class_field(std::int64_t classes) {
   return {.name = "labels", .kind = FieldKind::label, .dtype = DType::i64, .shape = {}, .below = classes};

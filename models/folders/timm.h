@@ -14,8 +14,8 @@ struct TimmForm {
   std::vector<Keyword> keywords;              // of the arguments that every architecture takes
   std::vector<std::string_view> bases{};      // presets that, with arguments, are any model of the family
   std::vector<std::string_view> own{};        // presets that timm lacks
-  std::vector<std::string_view> of_ours{};    // hyper-parameters that change nothing that is computed
-  std::vector<std::string_view> of_theirs{};  // arguments that change nothing here
+  std::vector<std::string_view> of_ours{};    // hyper-parameters without an effect on outputs
+  std::vector<std::string_view> of_theirs{};  // arguments of timm without an effect here
   std::string_view pool{};                    // the one `global_pool` that the family has; empty: it is a keyword
   std::string (*refusal)(const Options& options) = nullptr;  // why timm lacks such a model; empty: it may have it
 };

@@ -1,5 +1,6 @@
 // Classification: cross entropy, or binary cross entropy of each class, of the output `logits` [N, C] with `labels`,
 // i64 [N] or probabilities [N, C]. Of probabilities, the largest counts as the label in metrics.
+#include "data/dataset.h"
 #include "models/prediction.h"
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
@@ -70,9 +71,7 @@ class Classification final : public Task {
           target_threshold_, label_smoothing_, classes_);
   }
 
-  SampleFields targets() const override {
-    return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
-  }
+  SampleFields targets() const override { return {class_field(classes_)}; }
 
   bool reads_by_kernels() const override {
     return !binary_ && !class_weights_.any() && std::ranges::all_of(metrics(), counts_on_device);

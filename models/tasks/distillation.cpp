@@ -1,4 +1,5 @@
 // Distillation (Hinton et al. 2015; Touvron et al. 2021): classification that also follows a frozen teacher.
+#include "data/dataset.h"
 #include "data/pipeline.h"
 #include "models/folders/folder.h"
 #include "models/prediction.h"
@@ -137,9 +138,7 @@ class Distillation final : public Task {
     if (!teacher_name_.empty()) describe_model(teacher_name_, {});  // refuses an unknown name
   }
 
-  SampleFields targets() const override {
-    return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
-  }
+  SampleFields targets() const override { return {class_field(classes_)}; }
 
   void see(const DatasetInfo& data) override {
     Task::see(data);

@@ -22,7 +22,9 @@ class MultiLabel final : public Task {
     if (classes_ < 1) reject("task multi_label: expected a model with classes, got num_classes {}", classes_);
   }
 
-  SampleFields targets() const override { return {{.name = "labels", .dtype = DType::f32, .shape = {classes_}}}; }
+  SampleFields targets() const override {
+    return {{.name = "labels", .kind = FieldKind::label, .dtype = DType::f32, .shape = {classes_}}};
+  }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     Variable labels = batch.take("labels");
@@ -37,7 +39,7 @@ class MultiLabel final : public Task {
   }
 
   std::vector<Prediction> predict(Model& model, Inputs batch) const override {
-    return class_predictions(model.forward(std::move(batch)).take("logits").tensor(), data().classes, false);
+    return class_predictions(model.forward(std::move(batch)).take("logits").tensor(), data().classes, "labels");
   }
 
   std::unique_ptr<Figures> figures() const override { return std::make_unique<LabelFigures>(data().classes); }

@@ -1,4 +1,5 @@
 // Linear probing: many heads on the cached features of a frozen model, each with its learning rate.
+#include "data/dataset.h"
 #include "models/probe.h"
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
@@ -47,9 +48,7 @@ class Probe final : public Task {
  public:
   explicit Probe(const ProbeHeads& heads) : Task(metrics_of(heads.rates())), classes_(heads.num_classes()) {}
 
-  SampleFields targets() const override {
-    return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
-  }
+  SampleFields targets() const override { return {class_field(classes_)}; }
 
   TaskResult run(Model& model, Inputs batch, TaskMode) const override {
     Variable labels = batch.take("labels");

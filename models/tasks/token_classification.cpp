@@ -31,6 +31,7 @@ class TokenClassification final : public Task {
   SampleFields targets() const override {
     SampleField labels = tokens_;
     labels.name = "labels";
+    labels.kind = FieldKind::label;
     labels.below = classes_;
     labels.padding = static_cast<double>(no_label);
     return {labels};

@@ -32,7 +32,7 @@ class Quantizer {
   virtual bool draws() const = 0;
   /// Variance of the error relative to the variance of normally distributed values.
   virtual double relative_error(int bits) const = 0;
-  /// The group size at which it does best, where affine quantizers take `size`; at most longest_group.
+  /// The group size with the least error, given that affine quantizers take `size`; at most longest_group.
   virtual std::int64_t group_size(std::int64_t size) const { return size; }
   /// Nominal seconds per byte of a tensor that is encoded once and decoded about twice, on two cores with AVX-512.
   virtual double seconds_per_byte() const = 0;

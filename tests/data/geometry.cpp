@@ -229,7 +229,7 @@ TEST_CASE("a mask and boxes follow rotation, shear and translation") {
         for (std::size_t i = 0; i < 4; ++i) {
           const double inwards = i < 2 ? pixels[i] - box[i] : box[i] - pixels[i];
           CHECK(inwards >= -0.5 - 1e-4);
-          // Of an object that the image's edge cuts, the furthest corners may be outside.
+          // The edge of the image may cut off the furthest corners of an object.
           if (box[0] > 0 && box[1] > 0 && box[2] < Scenes::width && box[3] < Scenes::height) CHECK(inwards <= 2.5);
         }
       }

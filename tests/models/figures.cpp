@@ -30,9 +30,9 @@ TEST_CASE("prediction: classes by name or number, with the softmax or the sigmoi
   CHECK(one[0].classes[2].name == "2");
   CHECK(one[0].classes[1].probability == doctest::Approx(std::exp(1.0) / (2 + std::exp(1.0))));
   CHECK(one[1].classes[0].probability == doctest::Approx(1.0 / 3));
-  const std::vector<Prediction> several = class_predictions(logits, {}, false);
+  const std::vector<Prediction> several = class_predictions(logits, {}, "all");
   CHECK(several[1].classes[0].probability == doctest::Approx(1 / (1 + std::exp(-2.0))));
-  CHECK_FALSE(several[0].one_class);
+  CHECK(several[0].several == "all");
   const float infinite = std::numeric_limits<float>::infinity();
   CHECK(std::isnan(class_predictions(floats({0, infinite}, {1, 2}), {})[0].classes[0].probability));
 }

@@ -1,6 +1,7 @@
 // A task of one's own, in one file, through the whole command: docs/adding-a-task.md shows the same code.
 #include "apps/command.h"
 #include "core/collectives.h"
+#include "data/dataset.h"
 #include "models/prediction.h"
 #include "models/task.h"
 #include "models/tasks/class_targets.h"
@@ -75,9 +76,7 @@ class Brier final : public Task {
         classes_(model.num_classes()),
         temperature_(options.temperature) {}
 
-  SampleFields targets() const override {
-    return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = classes_}};
-  }
+  SampleFields targets() const override { return {class_field(classes_)}; }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     const Tensor labels = batch.take("labels").tensor();

@@ -1,6 +1,6 @@
 #include "apps/commands/reference.h"
 
-#include "apps/commands/reference_text.h"
+#include "apps/commands/reference_batch.h"
 #include "autograd/tape.h"
 #include "core/glob.h"
 #include "models/folders/values.h"
@@ -25,29 +25,11 @@ namespace {
 
 using nlohmann::json;
 
-json parse_metadata(const SafetensorsFile& file, const std::string& key) {
-  const auto found = file.metadata().find(key);
-  if (found == file.metadata().end()) return nullptr;
-  constexpr int deepest = 8;  // far beyond any description; copies and messages walk down by recursion
-  bool too_deep = false;
-  const auto watch = [&](int depth, json::parse_event_t, json&) { return !(too_deep = too_deep || depth > deepest); };
-  json value = json::parse(found->second, watch, false);
-  if (too_deep) reject("{}: the metadata `{}` is nested more than {} deep", file.path().string(), key, deepest);
-  if (value.is_discarded()) reject("{}: the metadata `{}` is no JSON", file.path().string(), key);
-  return value;
-}
-
 /// timm's keyword for what is a hyper-parameter here.
 std::string hyper_parameter_of(const std::string& keyword) {
   if (keyword == "img_size") return "image_size";
   if (keyword == "in_chans") return "in_channels";
   return keyword;
-}
-
-Tree read_value(const std::string& key, const json& value) {
-  if (const std::optional<Tree> read = hyper_value(value)) return *read;
-  reject("the reference's model has `{}` = {}: expected a number, a word, or a list of whole numbers", key,
-         value.dump());
 }
 
 struct ReferenceModel {
@@ -57,7 +39,7 @@ struct ReferenceModel {
 
 /// The file's name of a model, and its hyper-parameters.
 ReferenceModel read_model(const SafetensorsFile& file) {
-  const json description = parse_metadata(file, "model");
+  const json description = reference_metadata(file, "model");
   const std::string origin = file.path().string();
   if (!description.is_object() || !description.contains("family") || !description["family"].is_string())
     reject("{}: expected metadata `model` with a `family`, as reference files have it", origin);
@@ -69,11 +51,11 @@ ReferenceModel read_model(const SafetensorsFile& file) {
     model.name = description["name"].get<std::string>();
     if (const json arguments = description.value("arguments", json::object()); arguments.is_object())
       for (const auto& [key, value] : arguments.items())
-        model.hyper_parameters.push_back({hyper_parameter_of(key), read_value(key, value)});
+        model.hyper_parameters.push_back({hyper_parameter_of(key), reference_value(key, value)});
   }
   for (const auto& [key, value] : description.items()) {
     if (key == "family" || (is_preset && (key == "name" || key == "arguments"))) continue;
-    model.hyper_parameters.push_back({key, read_value(key, value)});
+    model.hyper_parameters.push_back({key, reference_value(key, value)});
   }
   return model;
 }
@@ -102,7 +84,7 @@ std::unique_ptr<Model> make_model(const SafetensorsFile& file, const ReferenceMo
 /// Trains what the file trained. Norms keep PyTorch's semantics, where wanting no gradient does not freeze statistics:
 /// so the modules are not told.
 void select_trained(const SafetensorsFile& file, const Model& model) {
-  const json patterns = parse_metadata(file, "trainable");
+  const json patterns = reference_metadata(file, "trainable");
   if (patterns.is_null()) return;
   if (!patterns.is_array() ||
       !std::all_of(patterns.begin(), patterns.end(), [](const json& p) { return p.is_string(); }))
@@ -116,7 +98,7 @@ void select_trained(const SafetensorsFile& file, const Model& model) {
 
 /// One optimizer step as the file describes it; none where it describes none.
 bool step_optimizer(const SafetensorsFile& file, const Model& model) {
-  const json description = parse_metadata(file, "optimizer");
+  const json description = reference_metadata(file, "optimizer");
   if (description.is_null()) return false;
   const bool is_named = description.is_object() && description.contains("name") && description["name"].is_string();
   if (!is_named || !description.contains("lr") || !description["lr"].is_number())
@@ -138,49 +120,12 @@ bool step_optimizer(const SafetensorsFile& file, const Model& model) {
   return true;
 }
 
-Tensor load_expected(const SafetensorsFile& file, std::string_view name, int rank) {
-  const SafetensorsEntry* const entry = file.find(name);
-  if (entry == nullptr) reject("{}: a reference file needs a tensor `{}`", file.path().string(), name);
-  if (entry->shape.rank() != rank || !entry->dtype)
-    reject("{}: `{}` should have {} axes, got {} {}", file.path().string(), name, rank, entry->stored_dtype,
-           entry->shape);
-  return file.load(name);
-}
-
-/// The file's images [N, C, H, W] as the model takes them: f32 [N, H, W, C].
-Tensor load_images(const SafetensorsFile& file, const Model& model) {
-  const Tensor stored = load_expected(file, "input/image", 4);
-  const Shape& shape = stored.shape();
-  const Shape& image = find_images(model.inputs())->shape;  // [H, W, C]
-  const std::int64_t height = image[0], width = image[1], channels = image[2], pixels = height * width;
-  if (!is_floating(stored.dtype()) || !(shape == Shape{shape[0], channels, height, width}))
-    reject("{}: expected images [N, {}, {}, {}], got {} {}", file.path().string(), channels, height, width,
-           name_of(stored.dtype()), shape);
-  const Tensor images = Tensor::empty({shape[0], height, width, channels}, DType::f32, Device::cpu, Purpose::data);
-  const Tensor planes = stored.to(DType::f32);
-  const float* const in = planes.data<const float>();
-  float* const out = images.data<float>();
-  for (std::int64_t n = 0; n < shape[0]; ++n)
-    for (std::int64_t c = 0; c < channels; ++c)
-      for (std::int64_t p = 0; p < pixels; ++p)
-        out[(n * pixels + p) * channels + c] = in[(n * channels + c) * pixels + p];
-  return images;
-}
-
-void move_within_rounding(const Tensor& images, int repetition) {
+void move_within_rounding(const Tensor& values, int repetition) {
   constexpr float rounding = 0x1p-20F;
   const RandomStream stream{.step = static_cast<std::uint32_t>(repetition), .site = random_site("reference.images")};
-  float* const pixels = images.data<float>();
-  for (std::int64_t i = 0; i < images.count(); ++i)
-    pixels[i] *= 1 + rounding * (2 * stream.uniform(static_cast<std::uint64_t>(i)) - 1);
-}
-
-Tensor load_targets(const SafetensorsFile& file, const Tensor& images) {
-  Tensor targets = load_expected(file, "target", 1);
-  if (targets.dtype() != DType::i64 || targets.count() != images.shape()[0])
-    reject("{}: expected `target` i64 [{}], got {} {}", file.path().string(), images.shape()[0],
-           name_of(targets.dtype()), targets.shape());
-  return targets;
+  float* const moved = values.data<float>();
+  for (std::int64_t i = 0; i < values.count(); ++i)
+    moved[i] *= 1 + rounding * (2 * stream.uniform(static_cast<std::uint64_t>(i)) - 1);
 }
 
 double largest_magnitude(const std::vector<double>& values) {
@@ -276,56 +221,91 @@ class Comparison {
   std::vector<ReferenceTensor> tensors_;
 };
 
-/// The loss of a model of images, which is compared with its logits.
-Variable image_loss(Outputs outputs, const Variable& targets, Comparison& comparison) {
-  const bool two_heads = outputs.contains("logits_distilled");  // the loss is the mean of both heads'
-  Variable logits = outputs.take(two_heads ? "logits_class" : "logits");
-  comparison.add_required("output/logits", logits.tensor());
-  Variable loss = apply(CrossEntropy{}, std::move(logits), targets);
-  if (two_heads) {
-    logits = outputs.take("logits_distilled");
-    comparison.add_required("output/logits_dist", logits.tensor());
-    loss = (std::move(loss) + apply(CrossEntropy{}, std::move(logits), targets)) / 2;
+/// A model whose outputs are seen on their way to the task, under a file's names for them.
+class Watched final : public Model {
+ public:
+  explicit Watched(Model& model)
+      : Model(model.context(), {.inputs = model.inputs(), .num_classes = model.num_classes(), .heads = {}}),
+        model_(model) {}
+
+  Outputs forward(Inputs inputs) override {
+    Outputs outputs = model_.forward(std::move(inputs));
+    seen_.clear();
+    const bool two_heads = model_.training() && outputs.contains("logits_distilled");
+    if (outputs.contains("hidden")) {
+      const NoGrad no_grad;
+      const Variable &hidden = outputs.at("hidden"), &weight = outputs.at("decoder_weight");
+      seen_.set(
+          "logits",
+          linear(hidden, weight, outputs.at("decoder_bias")).reshape({hidden.shape()[1], weight.shape()[0]}).tensor());
+    } else {
+      for (const auto& [name, output] : outputs)
+        if (!two_heads || name != "logits")
+          seen_.set(!two_heads ? name : name == "logits_class" ? "logits" : "logits_dist", output.tensor().clone());
+    }
+    return outputs;
   }
-  return loss;
+  const NamedTensors& seen() const { return seen_; }
+
+ private:
+  Model& model_;
+  NamedTensors seen_;
+};
+
+/// The loss of a file without metadata `task` whose model has two heads: the mean of both heads' cross entropies.
+class TwoHeads final : public Task {
+ public:
+  TwoHeads() : Task({}) {}
+  SampleFields targets() const override { return {class_field()}; }
+  TaskResult run(Model& model, Inputs batch, TaskMode) const override {
+    const Variable classes = batch.take(class_field().name);
+    Outputs outputs = model.forward(std::move(batch));
+    if (!outputs.contains("logits_distilled")) return {};  // in evaluation
+    Variable loss = apply(CrossEntropy{}, outputs.take("logits_class"), classes);
+    TaskResult result;
+    result.loss = (std::move(loss) + apply(CrossEntropy{}, outputs.take("logits_distilled"), classes)) / 2;
+    return result;
+  }
+};
+
+/// The task that the file names; else the usual one of the model's head.
+std::unique_ptr<Task> make_reference_task(const SafetensorsFile& file, const ReferenceModel& description,
+                                          const Model& model) {
+  if (file.metadata().contains("task")) return reference_task(file, model);
+  if (model.heads().size() == 2) return std::make_unique<TwoHeads>();
+  const std::vector<HyperParameter> all =
+      describe_model(description.name, description.hyper_parameters).hyper_parameters;
+  const Tree* const head = find_value(all, "head");
+  const bool is_classifier = head == nullptr || head->text == "classification";
+  const std::string problem = is_classifier ? "single_label_classification" : head->text;
+  for (const std::string& name : tasks().names())
+    if (tasks().get(name).problem == problem) return make_task(name, {}, model);
+  reject("{}: expected metadata `task`: no task is for the problem `{}`", file.path().string(), problem);
 }
 
-/// The comparison from the file's input (repetition 0), or from images moved within rounding.
+/// The comparison from the file's input (repetition 0), or from floating-point inputs moved within rounding.
 ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memory_policy, DType precision,
                              int repetition) {
   const ReferenceModel description = read_model(file);
   const std::unique_ptr<Model> model = make_model(file, description, precision);
-  const bool is_text = file.contains("input/ids");
-  TextReference input;
-  if (is_text) {
-    input = load_text_reference(file, *model);
-  } else {
-    const Tensor images = load_images(file, *model);
-    input.targets = Variable(load_targets(file, images));
-    if (repetition > 0) move_within_rounding(images, repetition);
-    input.batch = Batch{{find_images(model->inputs())->name, images}};
-  }
-  const auto outputs_of = [&] { return model->forward(input.batch); };
+  const std::unique_ptr<Task> task = make_reference_task(file, description, *model);
+  const Batch batch = load_reference_batch(file, *model, *task);
+  for (const SampleField& field : model->inputs())
+    if (repetition > 0 && field.dtype == DType::f32) move_within_rounding(batch.at(field.name), repetition);
   select_trained(file, *model);
   Comparison comparison(file);
+  Watched watched(*model);
 
   model->set_training(false);
-  Outputs evaluated = outputs_of();
-  comparison.add("eval/logits", is_text ? text_result(std::move(evaluated), input).logits.tensor()
-                                        : evaluated.take("logits").tensor());
+  task->run(watched, batch, TaskMode::evaluate);
+  for (const auto& [name, output] : watched.seen()) comparison.add("eval/" + name, output);
   model->set_training(true);
   const std::unique_ptr<MemoryPolicy> how = make_policy(memory_policy);
   Tape tape(*how);
   {
     const Recording recording(tape);
-    Variable loss;
-    if (is_text) {
-      TextResult result = text_result(outputs_of(), input);
-      comparison.add_required("output/logits", result.logits.tensor());
-      loss = std::move(result.loss);
-    } else {
-      loss = image_loss(outputs_of(), input.targets, comparison);
-    }
+    const Variable loss = task->run(watched, batch, TaskMode::train).loss;
+    for (const auto& [name, output] : watched.seen()) comparison.add_required("output/" + name, output);
     comparison.add_required("output/loss", loss.tensor());
     tape.backward(loss);
   }

@@ -26,14 +26,14 @@ struct ReferenceTensor {
 struct ReferenceReport {
   std::string model;                     // name or family, as the file has it
   std::vector<ReferenceTensor> tensors;  // in the order of the computation
-  int repetition = 0;                    // 0: from the file's very images
+  int repetition = 0;                    // 0: from the file's very inputs
   std::int64_t stepped_alike = 0;        // elements that are zero within the tolerance and took the file's gradient
   const ReferenceTensor& worst() const;
   /// Whether evaluation and the forward pass agree.
   bool forward_agrees() const;
 };
 
-/// Builds the model that the file describes, gives it the file's weights, and compares: logits in evaluation; logits,
+/// Builds the model that the file describes, gives it the file's weights, and compares: outputs in evaluation; outputs,
 /// loss and every gradient of a training step; parameters and buffers after the optimizer's step, where one is named.
 /// A gradient that is zero in theory (an attention key's bias) is rounding noise on both sides: it is measured against
 /// 1/1000 of the file's largest gradient. AdamW divides a gradient by its own magnitude and so makes a whole step of
@@ -41,8 +41,9 @@ struct ReferenceReport {
 /// gradient.
 ///
 /// A ReLU whose input lies within rounding of zero has two gradients, and each side's rounding picks one. Where the
-/// forward pass agrees and a gradient does not, the step is therefore repeated from images moved by a millionth of
-/// themselves, and the repetition that agrees best is reported: an error in a gradient stays in every one of them.
+/// forward pass agrees and a gradient does not, the step is therefore repeated from floating-point inputs moved by a
+/// millionth of themselves, and the repetition that agrees best is reported: an error in a gradient stays in every one
+/// of them.
 ///
 /// `precision`: of the activations, f32, or f64 for a file whose results were computed in f64 from the same f32 weights
 /// and images. No input of a ReLU lies within the rounding of f64 of zero: nothing is repeated.

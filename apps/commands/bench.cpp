@@ -34,45 +34,45 @@ struct Options {
   Report report;
 };
 
-Result timeline_of(const Configuration& configuration, Device device) {
-  require_fit(configuration, device, false);
+Result timeline_of(const Experiment& experiment, Device device) {
+  require_fit(experiment, device, false);
   Result result;
-  result.id = result.label = policy_title(configuration);
-  result.figures = with_advice_when_exhausted(configuration, false, [&] {
-    const Measurement m = measure(configuration, device, {.warm_up = 1, .steps = 3});
+  result.id = result.label = policy_title(experiment);
+  result.figures = with_advice_when_exhausted(experiment, false, [&] {
+    const Measurement m = measure(experiment, device, {.warm_up = 1, .steps = 3});
     nlohmann::ordered_json json = to_json(m);
-    json["timeline"] = record_timeline(configuration, device, machine_costs());
+    json["timeline"] = record_timeline(experiment, device, machine_costs());
     return json;
   });
   return result;
 }
 
 /// Writes the page of a step's memory under the configuration's policy and the one beside it.
-void write_timeline(const Options& options, const Configuration& configuration, Device device) {
+void write_timeline(const Options& options, const Experiment& experiment, Device device) {
   AtomicFile file(options.timeline);
   std::vector<Result> results;
-  const Configuration beside = under_policy(configuration, options.beside);
-  if (policy_title(beside) != policy_title(configuration)) results.push_back(timeline_of(beside, device));
-  results.push_back(timeline_of(configuration, device));
-  file.write(to_html({.title = fmt::format("{}: memory of a training step", configuration.model.name),
+  const Experiment beside = under_policy(experiment, options.beside);
+  if (policy_title(beside) != policy_title(experiment)) results.push_back(timeline_of(beside, device));
+  results.push_back(timeline_of(experiment, device));
+  file.write(to_html({.title = fmt::format("{}: memory of a training step", experiment.model.name),
                       .subtitle = fmt::format("lacuna bench --timeline, batch {}, {}, {} threads",
-                                              configuration.train.batch_size, configuration.train.precision, threads()),
+                                              experiment.train.batch_size, experiment.train.precision, threads()),
                       .csv = {}},
                      results, table_of(results, "policy")));
   file.commit();
 }
 
 ExitCode bench(const Options& options) {
-  Configuration configuration = options.configuration.read();
-  const Device device = existing_device(configuration);
-  plan_memory(configuration);
+  Experiment experiment = options.configuration.read();
+  const Device device = existing_device(experiment);
+  plan_memory(experiment);
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
-  const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
+  const ThreadCountScope threads(static_cast<int>(experiment.train.threads));
   warn_if_crowded();
-  require_fit(configuration, device, false);
+  require_fit(experiment, device, false);
   Profile profile(device);
-  const Measurement m = with_advice_when_exhausted(configuration, false, [&] {
-    return measure(configuration, device,
+  const Measurement m = with_advice_when_exhausted(experiment, false, [&] {
+    return measure(experiment, device,
                    {.warm_up = device.kind == DeviceKind::cuda ? 3 : 2,  // the third is captured
                     .steps = options.steps,
                     .observer = options.profile ? &profile : nullptr});
@@ -82,14 +82,14 @@ ExitCode bench(const Options& options) {
   std::string text = fmt::format(
       "{}: batch {}, {}, {} threads, policy {}\n{}{:.2f} samples/s; a step takes {:.1f} ms (from {:.1f} to {:.1f})\n{}"
       "process peak {}\n",
-      m.model, m.batch_size, m.precision, m.threads, m.policy,
-      configuration.memory.plan ? configuration.memory.plan->text + "\n" : "", json["samples_per_second"].get<double>(),
-      1e3 * json["step_seconds"]["median"].get<double>(), 1e3 * m.step_seconds.front(), 1e3 * m.step_seconds.back(),
-      memory_table({m}, {m.policy}), format_bytes(m.process_peak));
+      m.model, m.batch_size, m.precision, m.threads, m.policy, experiment.plan ? experiment.plan->text + "\n" : "",
+      json["samples_per_second"].get<double>(), 1e3 * json["step_seconds"]["median"].get<double>(),
+      1e3 * m.step_seconds.front(), 1e3 * m.step_seconds.back(), memory_table({m}, {m.policy}),
+      format_bytes(m.process_peak));
   if (options.profile) {
     text += "\n" + profile.table(options.steps, seconds);
     json["profile"] = profile.json(options.steps);
-    if (const std::optional<double> loader = loader_cost(configuration, options.steps)) {
+    if (const std::optional<double> loader = loader_cost(experiment, options.steps)) {
       text += fmt::format(
           "\nloader: {:.1f} ms of processor time a batch ({:.2f} ms a sample), shared by {} (data.workers)\n",
           1e3 * *loader, 1e3 * *loader / static_cast<double>(m.batch_size), m.workers);
@@ -99,7 +99,7 @@ ExitCode bench(const Options& options) {
     }
   }
   if (!options.timeline.empty()) {
-    write_timeline(options, configuration, device);
+    write_timeline(options, experiment, device);
     text += "\n" + options.timeline + "\n";
   }
   options.report.write(text, json);

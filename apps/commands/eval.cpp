@@ -85,49 +85,49 @@ class Eval {
         if (sets(change, "model", "from"))
           reject("{}: the weights are those of the run; expected -c {} to evaluate others", change, files.front());
     }
-    Configuration configuration =
+    Experiment experiment =
         is_folder ? parse_configuration("", "the command line", overrides) : read_configuration(files, overrides);
     refuse_changes_of_training(overrides);
-    configuration.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
-    if (ranks.size() > 1) {     // each takes as many samples at once as one process does
-      configuration.train.batch_size = configuration.train.batch_size / configuration.train.accumulate * ranks.size();
-      configuration.train.accumulate = 1;
+    experiment.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
+    if (ranks.size() > 1) {  // each takes as many samples at once as one process does
+      experiment.train.batch_size = experiment.train.batch_size / experiment.train.accumulate * ranks.size();
+      experiment.train.accumulate = 1;
     }
-    configuration = resolve(on_ranks(configuration, ranks));
-    if (configuration.train.device == "meta")
+    experiment = resolve(on_ranks(experiment, ranks));
+    if (experiment.train.device == "meta")
       reject("train.device: nothing can be evaluated on meta, which holds no values");
-    if (configuration.model.from.empty() && !point)
+    if (experiment.model.from.empty() && !point)
       reject("expected model.from, the weights to evaluate, or a run folder");
 
-    const Device device = existing_device(configuration);
-    const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
-    const Tf32Scope tf32(configuration.train.precision == "tf32");
+    const Device device = existing_device(experiment);
+    const ThreadCountScope threads(static_cast<int>(experiment.train.threads));
+    const Tf32Scope tf32(experiment.train.precision == "tf32");
     if (ranks.rank() == 0) warn_if_crowded();
     const std::shared_ptr<const Dataset> dataset =
-        open_dataset(configuration.data.name, dataset_options(configuration, Split::validation));
-    warn_of_other_statistics(configuration);
-    require_fit_to_evaluate(configuration);
+        open_dataset(experiment.data.name, dataset_options(experiment, Split::validation));
+    warn_of_other_statistics(experiment);
+    require_fit_to_evaluate(experiment);
     const MadeModel made =
-        point ? make_model_of_run(configuration, *point, device) : make_model(configuration, device, false);
+        point ? make_model_of_run(experiment, *point, device) : make_model(experiment, device, false);
     Model* const model = made.model.get();
     if (point) require_same_classes(made.file, dataset->info());
     ledger(device).reset_peak();
     const auto start = std::chrono::steady_clock::now();
-    const std::unique_ptr<Task> task = make_task(configuration, *model);
+    const std::unique_ptr<Task> task = make_task(experiment, *model);
     const std::unique_ptr<Figures> figures = task->figures();
     task->fill(figures.get());
-    const Evaluation evaluation = *evaluate(*model, *task, batches_of(configuration, dataset, Split::validation),
-                                            static_cast<int>(configuration.data.workers), {}, ranks);
+    const Evaluation evaluation = *evaluate(*model, *task, batches_of(experiment, dataset, Split::validation),
+                                            static_cast<int>(experiment.data.workers), {}, ranks);
     if (figures) figures->gather(ranks);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double rate = static_cast<double>(evaluation.samples) / seconds;
     if (!std::isfinite(evaluation.loss)) fail("{}: the loss is {}", made.file.string(), std::fabs(evaluation.loss));
-    nlohmann::ordered_json json{{"model", configuration.model.name},
+    nlohmann::ordered_json json{{"model", experiment.model.name},
                                 {"weights", made.file.string()},
-                                {"device", configuration.train.device},
-                                {"precision", configuration.train.precision},
-                                {"batch_size", configuration.train.batch_size},
-                                {"threads", configuration.train.threads},
+                                {"device", experiment.train.device},
+                                {"precision", experiment.train.precision},
+                                {"batch_size", experiment.train.batch_size},
+                                {"threads", experiment.train.threads},
                                 {"parameters", model->parameter_count()},
                                 {"samples", evaluation.samples},
                                 {"val_loss", evaluation.loss}};
@@ -157,14 +157,14 @@ class Eval {
     const bool has_figures = figures && figures->samples() > 0;
     if (has_figures) {
       json[figures->key()] = figures->json(origin);
-      if (point && overrides.empty()) write_classes(*point, configuration, dataset, evaluated, *figures, json);
+      if (point && overrides.empty()) write_classes(*point, experiment, dataset, evaluated, *figures, json);
     }
     json["samples_per_second"] = rate;
     json["evaluation_peak"] = ledger(device).peak();
     json["process_peak"] = process_peak();
     json["notes"] = made.notes;
     for (const std::string& note : made.notes) print_error(fmt::format("lacuna: note: {}\n", note));
-    report_.write(fmt::format("{} from {}: {} samples, loss {:.4f}{}, {:.1f} samples/s\n", configuration.model.name,
+    report_.write(fmt::format("{} from {}: {} samples, loss {:.4f}{}, {:.1f} samples/s\n", experiment.model.name,
                               made.file.string(), evaluation.samples, evaluation.loss, metrics, rate) +
                       (has_figures ? figures->text(origin) : std::string()),
                   json);
@@ -193,24 +193,25 @@ class Eval {
   }
 
   /// Writes the figures for the run's page, with pictures of the worst samples.
-  static void write_classes(const CheckpointPath& point, Configuration configuration, const DatasetPtr& dataset,
+  static void write_classes(const CheckpointPath& point, Experiment experiment, const DatasetPtr& dataset,
                             const std::vector<std::int64_t>& samples, const Figures& figures,
                             const nlohmann::ordered_json& evaluated) {
     nlohmann::ordered_json json{{"weights", evaluated["weights"]},
                                 {"samples", evaluated["samples"]},
                                 {figures.key(), evaluated[figures.key()]}};
     if (image_channels(dataset->info().fields) == 3 && figures.samples() == std::ssize(samples)) {
-      configuration.train.device = "cpu";  // pixels as numbers
-      configuration.train.batch_size = configuration.train.accumulate = 1;
-      configuration.ranks = {};
-      const Batches single = batches_of(configuration, dataset, Split::validation);
+      experiment.train.device = "cpu";  // pixels as numbers
+      experiment.train.batch_size = experiment.train.accumulate = 1;
+      experiment.ranks = {};
+      experiment.process = {};
+      const Batches single = batches_of(experiment, dataset, Split::validation);
       const std::vector<std::int64_t> worst = figures.worst();
       Sample sample;
       for (std::size_t i = 0; i < worst.size(); ++i) {
         const Batch batch = single.read(0, samples[static_cast<std::size_t>(worst[i])], single.allocate(), sample);
         json[figures.key()]["worst"][i]["image"] =
-            picture_address(batch[find_images(single.info().fields)->name], 0, configuration.data.images.mean,
-                            configuration.data.images.deviation);
+            picture_address(batch[find_images(single.info().fields)->name], 0, experiment.data.images.mean,
+                            experiment.data.images.deviation);
       }
     }
     try {
@@ -244,10 +245,10 @@ class Eval {
     return std::filesystem::is_regular_file(expand_home(path) / "config.json", ignored) && !run_of(path);
   }
 
-  static MadeModel make_model_of_run(const Configuration& configuration, const CheckpointPath& point, Device device) {
+  static MadeModel make_model_of_run(const Experiment& experiment, const CheckpointPath& point, Device device) {
     MadeModel made;
     with_checkpoint(point, [&](const std::filesystem::path& checkpoint) {
-      Configuration with_weights = configuration;
+      Experiment with_weights = experiment;
       take_weights_of(checkpoint, with_weights);
       made = make_model(with_weights, device, false);
       if (with_weights.adapter.used()) made.file = checkpoint;

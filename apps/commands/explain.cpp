@@ -187,13 +187,13 @@ std::string to_text(const std::vector<Group>& groups, std::int64_t total) {
 }
 
 ExitCode explain(const Options& options) {
-  Configuration configuration = options.configuration.read();
-  plan_memory(configuration);
-  Setup setup(configuration, Device::meta);
-  const auto made_up = [&] { return made_up_batch(configuration, setup); };
+  Experiment experiment = options.configuration.read();
+  plan_memory(experiment);
+  Setup setup(experiment, Device::meta);
+  const auto made_up = [&] { return made_up_batch(experiment, setup); };
   // Adaptive policies choose bits after one step; with no trainable parameters there is nothing to choose.
-  const bool trains = setup.trainable_count() > 0 || configuration.image_gradient;
-  if (trains && adaptive_of(setup.policy()) != nullptr) setup.trainer().step(made_up(), 0, configuration.optimizer.lr);
+  const bool trains = setup.trainable_count() > 0 || experiment.image_gradient;
+  if (trains && adaptive_of(setup.policy()) != nullptr) setup.trainer().step(made_up(), 0, experiment.optimizer.lr);
   std::vector<Batch> batch = made_up();
   if (trains)
     setup.trainer().calibrate(batch.front(), setup.policy());  // as a step does, where it is one that measures
@@ -233,12 +233,12 @@ ExitCode explain(const Options& options) {
   tape.backward(loss);  // regions within regions open while it runs
   const Bytes backward = ledger(Device::meta).highest();
   refuse_unmatched(setup.policy());
-  const std::int64_t batch_size = configuration.train.batch_size, parts = configuration.train.accumulate;
+  const std::int64_t batch_size = experiment.train.batch_size, parts = experiment.train.accumulate;
   std::string text =
-      fmt::format("{}, batch {}{}, memory policy {}: {} saved for backward\n\n", configuration.model.name, batch_size,
+      fmt::format("{}, batch {}{}, memory policy {}: {} saved for backward\n\n", experiment.model.name, batch_size,
                   parts > 1 ? fmt::format(" in {} parts", parts) : "", setup.policy().name(), format_bytes(total));
   text += to_text(by_block(report, options.all), total) + "\n";
-  if (configuration.memory.plan) text += configuration.memory.plan->text + "\n";
+  if (experiment.plan) text += experiment.plan->text + "\n";
   if (adaptive_of(setup.policy()) != nullptr)
     text += "The bits are chosen by size here; a run measures sensitivities and moves bits between tensors.\n";
   text += fmt::format(
@@ -247,11 +247,11 @@ ExitCode explain(const Options& options) {
       "sign mask: one bit an element.\n"
       "(value): the reader takes an approximation too. (exact): it does not. (sign): it needs the signs alone.\n",
       format_bytes(at(backward, Purpose::transient)), format_bytes(at(backward, Purpose::workspace)));
-  const std::vector<FreezeRow> frozen = freeze_table(configuration);
+  const std::vector<FreezeRow> frozen = freeze_table(experiment);
   if (!frozen.empty()) text += "\n" + to_text(frozen);
   options.report.write(
       text,
-      {{"model", configuration.model.name},
+      {{"model", experiment.model.name},
        {"batch_size", batch_size},
        {"accumulate", parts},
        {"policy", setup.policy().name()},

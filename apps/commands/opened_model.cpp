@@ -34,11 +34,11 @@ Tree tree_of(const fs::path& file) {
 }
 
 /// With the data set of the run.
-Configuration whole_configuration(const RunFolder& run) {
-  Configuration configuration = read_configuration(run.configuration(), {});
-  configuration.memory = {};
-  configuration.train.precision = "f32";
-  return resolve(configuration);
+Experiment experiment_of(const RunFolder& run) {
+  Experiment experiment = read_configuration(run.configuration(), {});
+  experiment.memory = {};
+  experiment.train.precision = "f32";
+  return resolve(std::move(experiment));
 }
 
 /// Opens a checkpoint of a run, or a folder.
@@ -52,12 +52,12 @@ void open(const fs::path& path, Device device, OpenedModel& opened) {
   if (adapted && folder) {
     opened.model = make_adapted_model(path, *folder, DType::f32, device);
   } else if (adapted) {  // an earlier version wrote no config.json into checkpoints
-    Configuration configuration = whole_configuration(*opened.run);
-    folder = describe_folder(configuration);
-    take_weights_of(path, configuration);
-    opened.model = make_model(configuration, device, false).model;
+    Experiment experiment = experiment_of(*opened.run);
+    folder = describe_folder(experiment);
+    take_weights_of(path, experiment);
+    opened.model = make_model(experiment, device, false).model;
   } else {
-    if (!folder) folder = describe_folder(whole_configuration(*opened.run));
+    if (!folder) folder = describe_folder(experiment_of(*opened.run));
     opened.model = build_model(folder->model, folder->hyper_parameters, {.device = device, .training = false});
     const FolderWeights weights = open_weights(opened.weights, folder);
     load_weights(*opened.model, weights.files, weights.options);
@@ -125,8 +125,7 @@ std::unique_ptr<const InputReader> OpenedModel::reader(std::int64_t max_length) 
   if (reads_images()) {
     Configuration evaluation;
     evaluation.model.name = folder.model;
-    evaluation.model.options = folder.hyper_parameters;
-    take_images(evaluation, folder.images);
+    take_images(evaluation, {}, folder.images, input.shape.back());
     TransformOptions& images = evaluation.data.images;
     Problems problems;
     for (const Field& field : TransformOptions::fields())
@@ -145,7 +144,7 @@ std::unique_ptr<const InputReader> OpenedModel::reader(std::int64_t max_length) 
                        {.model = tokenizer});
   if (!run) reject("{}: expected a tokenizer beside the weights: tokenizer.json or vocab.txt", weights.string());
   // The run's data set has the tokenizer that checkpoints of an earlier version lack.
-  const Configuration past = whole_configuration(*run);
+  const Experiment past = experiment_of(*run);
   const DatasetKind& kind = dataset_kinds().get(past.data.name);
   if (kind.inputs == nullptr)
     reject("{}: expected texts, and the run's data set {} has none", run->path().string(), past.data.name);

@@ -50,7 +50,7 @@ std::string need_text(const Measurement& planned) {
 }
 
 ExitCode plan(const Options& options) {
-  const Configuration read = resolve(as_rank(options.configuration.parse(), 0, options.ranks));
+  const Experiment read = resolve(as_rank(options.configuration.parse(), 0, options.ranks));
   const Network network{parse_bandwidth(options.bandwidth), parse_latency(options.latency)};
   std::vector<std::string> choices, titles;
   const std::string given = options.policies.value_or(read.memory.policy);
@@ -62,7 +62,7 @@ ExitCode plan(const Options& options) {
   if (std::ranges::find(choices, "") != choices.end())
     reject("--policies: expected names between commas, as exact,mesa,fixed:4");
   std::vector<Measurement> plans;
-  std::vector<Configuration> configurations;  // of them
+  std::vector<Experiment> configurations;  // of them
   std::string chosen;
   Problems problems;
   const auto attempt = [&](const std::string& choice, const auto& with) {
@@ -77,12 +77,11 @@ ExitCode plan(const Options& options) {
   problems.refuse_if_any();  // before anything is planned
   for (const std::string& choice : choices)
     attempt(choice, [&] {
-      const Configuration configuration = under_policy(read, choice);
-      plans.push_back(measure(configuration, Device::meta));
-      configurations.push_back(configuration);
-      titles.push_back(policy_title(configuration));
-      if (configuration.memory.plan)
-        chosen += (choices.size() > 1 ? titles.back() + ": " : "") + configuration.memory.plan->text + "\n";
+      const Experiment experiment = under_policy(read, choice);
+      plans.push_back(measure(experiment, Device::meta));
+      configurations.push_back(experiment);
+      titles.push_back(policy_title(experiment));
+      if (experiment.plan) chosen += (choices.size() > 1 ? titles.back() + ": " : "") + experiment.plan->text + "\n";
     });
   if (plans.empty()) problems.refuse_if_any();
   const Measurement& first = plans.front();

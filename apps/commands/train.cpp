@@ -59,13 +59,13 @@ class Train {
 
  private:
   int begin(Communicator& ranks) const {
-    const Configuration configuration = ready(configuration_.parse(), {}, ranks);
-    return with_advice_when_exhausted(configuration, true, [&] {
-      const File stream = open_stream(configuration.output.dir, ranks);
+    const Experiment experiment = ready(configuration_.parse(), {}, ranks);
+    return with_advice_when_exhausted(experiment, true, [&] {
+      const File stream = open_stream(experiment.output.dir, ranks);
       // Everything the configuration can have wrong is found before the folder is touched.
-      Run training_run(configuration, {}, stream.get(), ranks);
+      Run training_run(experiment, {}, stream.get(), ranks);
       if (ranks.rank() > 0) return training_run.run_beside();
-      return run(training_run, RunFolder::create(configuration.output.dir, overwrite_));
+      return run(training_run, RunFolder::create(experiment.output.dir, overwrite_));
     });
   }
 
@@ -78,40 +78,34 @@ class Train {
       const std::string chosen = broadcast_text(ranks, checkpoint ? checkpoint->string() : "");
       checkpoint = chosen.empty() ? std::nullopt : std::optional(fs::path(chosen));
     }
-    Configuration configuration = configuration_.given()
-                                      ? configuration_.parse()
-                                      : read_configuration(folder.configuration(), configuration_.overrides());
+    Experiment experiment = configuration_.given()
+                                ? configuration_.parse()
+                                : read_configuration(folder.configuration(), configuration_.overrides());
     std::error_code failed;
     for (const std::string& change : configuration_.overrides())
-      if (sets(change, "output", "dir") && !fs::equivalent(configuration.output.dir, point.run, failed))
+      if (sets(change, "output", "dir") && !fs::equivalent(experiment.output.dir, point.run, failed))
         reject("{}: a resumed run stays in its folder, {}", change, point.run.string());
-    // The run's weights are the checkpoint's, and the file that it began with may be gone.
-    const std::string from = configuration.model.from;
-    if (checkpoint && !configuration.adapter.used())  // an adapter's base is no part of it
-      configuration.model.from =
-          configuration.memory.policy == "auto" && !is_damaged(*checkpoint) ? checkpoint->string() : "";
-    const Configuration planned = ready(configuration, folder.plan(), ranks);
-    configuration = planned;
-    configuration.model.from = from;
-    configuration.output.dir = point.run.string();
-    return with_advice_when_exhausted(planned, true, [&] { return go_on(configuration, folder, checkpoint, ranks); });
-  }
-
-  int go_on(const Configuration& configuration, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
-            Communicator& ranks) const {
-    const File stream = open_stream(folder.path(), ranks);
-    Run training_run(configuration, checkpoint, stream.get(), ranks);
-    if (checkpoint) {
-      training_run.resume(folder, *checkpoint);
-    } else if (ranks.rank() == 0) {
-      folder.go_back_to_start();
-      if (report_.for_people())
-        std::fputs(
-            fmt::format("{} ended before its first checkpoint: it starts again at step 0\n", folder.path().string())
-                .c_str(),
-            stdout);
-    }
-    return ranks.rank() > 0 ? training_run.run_beside() : run(training_run, folder);
+    experiment.output.dir = point.run.string();
+    // The file that it began with may be gone. An adapter's base is no part of a checkpoint, and a damaged one is
+    // refused once it is read.
+    if (checkpoint && !experiment.adapter.used())
+      experiment.weights = is_damaged(*checkpoint) ? "" : checkpoint->string();
+    experiment = ready(std::move(experiment), folder.plan(), ranks);
+    return with_advice_when_exhausted(experiment, true, [&] {
+      const File stream = open_stream(folder.path(), ranks);
+      Run training_run(experiment, checkpoint, stream.get(), ranks);
+      if (checkpoint) {
+        training_run.resume(folder, *checkpoint);
+      } else if (ranks.rank() == 0) {
+        folder.go_back_to_start();
+        if (report_.for_people())
+          std::fputs(
+              fmt::format("{} ended before its first checkpoint: it starts again at step 0\n", folder.path().string())
+                  .c_str(),
+              stdout);
+      }
+      return ranks.rank() > 0 ? training_run.run_beside() : run(training_run, folder);
+    });
   }
 
   int run(Run& training_run, const RunFolder& folder) const {
@@ -121,23 +115,21 @@ class Train {
   }
 
   /// Resolved and planned. What can be planned but not trained is refused first. `plan`: of the run that goes on.
-  static Configuration ready(const Configuration& given, const fs::path& plan, Communicator& ranks) {
-    const Configuration read = on_ranks(given, ranks);
-    Configuration configuration;
+  static Experiment ready(Experiment experiment, const fs::path& plan, Communicator& ranks) {
+    experiment = on_ranks(std::move(experiment), ranks);
     on_each(ranks, [&] {
-      if (read.train.device == "meta")
+      if (experiment.train.device == "meta")
         reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
-      const DatasetInfo data = describe_dataset(read.data.name, dataset_options(read, Split::train));
-      if (data.size < read.train.batch_size)
-        reject("train.batch_size is {}, but the data set {} has {} samples to train on", read.train.batch_size,
-               read.data.name, data.size);
-      configuration = resolve(read);
-      existing_device(configuration);
+      if (experiment.samples.size < experiment.train.batch_size)
+        reject("train.batch_size is {}, but the data set {} has {} samples to train on", experiment.train.batch_size,
+               experiment.data.name, experiment.samples.size);
+      experiment = resolve(std::move(experiment));
+      existing_device(experiment);
     });
-    const ThreadCountScope threads(static_cast<int>(configuration.train.threads));
-    plan_memory_together(configuration, plan, ranks);
+    const ThreadCountScope threads(static_cast<int>(experiment.train.threads));
+    plan_memory_together(experiment, plan, ranks);
     if (ranks.rank() == 0) warn_if_crowded();
-    return configuration;
+    return experiment;
   }
 
   struct Close {

@@ -1,5 +1,4 @@
-#include "apps/config/configuration.h"
-
+#include "apps/config/experiment.h"
 #include "apps/config/model_folder.h"
 #include "apps/config/model_options.h"
 #include "apps/config/paths.h"
@@ -7,6 +6,8 @@
 #include "apps/config/schema.h"
 #include "apps/config/validate.h"
 #include "apps/config/yaml.h"
+#include "data/class_names.h"
+#include "models/task.h"
 
 #include <fmt/ranges.h>
 
@@ -208,53 +209,92 @@ void recognize_data(Tree& root) {
   for (const auto& [key, value] : found.settings) add(key, value.text);
 }
 
-Configuration from_tree(Tree root, Problems& problems) {
+/// Takes over the order of the classes of a model folder if the data set has the same ones in another order.
+void take_label_order(const std::vector<std::string>& labels, Experiment& experiment) {
+  std::vector<std::string>& classes = experiment.samples.classes;
+  const Field* const list = find_class_list(dataset_kinds().get(experiment.data.name).options);
+  OptionValues& settings = experiment.data.source.settings;
+  if (list == nullptr || settings.contains(list->name) || labels == classes ||
+      !std::ranges::is_permutation(labels, classes))
+    return;
+  const std::string names = fmt::format("{}", fmt::join(labels, ", "));
+  if (class_names(names) != labels) return;  // names with commas
+  settings[std::string(list->name)] = names;
+  classes = labels;
+}
+
+/// Describes the data set, and the model with as many outputs as the data set asks for.
+void open(Experiment& experiment, const std::vector<std::string>& labels) {
+  experiment.data.images.image_size = image_size_of(experiment.architecture);
+  experiment.samples = describe_dataset(experiment.data.name, dataset_options(experiment, Split::train));
+  take_label_order(labels, experiment);
+  const DatasetInfo& samples = experiment.samples;
+  std::int64_t& outputs = experiment.model.num_classes;
+  if (const SampleField* const target = find_target(samples.fields); outputs == 0 && !samples.classes.empty())
+    outputs = std::ssize(samples.classes);
+  else if (outputs == 0 && target != nullptr)
+    outputs = target->below > 0 ? target->below : target->shape.count();
+  if (!samples.metrics.empty() && tasks().get(experiment.task.name).options.find("metrics") != nullptr)
+    if (Tree& metrics = experiment.task.options["metrics"]; metrics.text.empty())
+      metrics = fmt::format("{}", fmt::join(samples.metrics, ", "));
+  experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));
+}
+
+Experiment from_tree(Tree root, Problems& problems) {
   recognize_data(root);
-  Configuration configuration;
+  Experiment experiment;
   for (const TreeEntry& entry : root.entries) {
     const Section* const section = find_section(entry.key);
     if (section == nullptr) {
       problems.add_unknown(entry.where, "section", entry.key, section_names());
     } else if (entry.value.kind == Tree::Kind::map) {
-      read_section(*section, entry.value, configuration, problems);
+      read_section(*section, entry.value, experiment, problems);
     } else if (entry.value.kind != Tree::Kind::null && entry.value.kind != Tree::Kind::invalid) {
       problems.add(entry.value.where,
                    fmt::format("expected keys with values in section {}, got {}", entry.key, describe(entry.value)));
     }
   }
-  change_paths(configuration, [](const std::string& path) { return expand_home(path).string(); });
+  change_paths(experiment, [](const std::string& path) { return expand_home(path).string(); });
+  experiment.weights = experiment.model.from;
   const std::size_t others = problems.count();
-  take_from_folder(configuration, root, problems);
+  const std::optional<ModelFolder> folder = take_model(experiment, root, problems);
   const TreeEntry* const model = root.find("model");
-  if (configuration.model.name.empty() && problems.count() == others &&
-      (model == nullptr || model->value.find("name") == nullptr))
+  const TreeEntry* const named = model == nullptr ? nullptr : model->value.find("name");
+  if (experiment.model.name.empty() && problems.count() == others && (named == nullptr || named->value.text.empty()))
     problems.add(
         model == nullptr ? root.where : model->where,
-        configuration.model.from.empty()
+        experiment.model.from.empty()
             ? "expected model.name: `lacuna models` lists the names"
-            : fmt::format("expected model.name, since {} is no folder with a config.json", configuration.model.from));
+            : fmt::format("expected model.name, since {} is no folder with a config.json", experiment.model.from));
   const bool readable = problems.empty();
-  check_model(configuration, root, problems);
-  if (readable) validate(configuration, root, problems);
+  if (!experiment.model.name.empty()) {
+    experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));
+    take_images(experiment, root, folder ? folder->images : ImagePreparation(), channels_of(experiment.architecture));
+    check_model(experiment, root, problems);
+  }
+  if (readable) {
+    open(experiment, folder ? folder->labels : std::vector<std::string>());
+    validate(experiment, root, problems);
+  }
   problems.refuse_if_any();
-  return configuration;
+  return experiment;
 }
 
 }  // namespace
 
-Configuration parse_configuration(const std::string& text, const std::string& source,
-                                  std::span<const std::string> overrides) {
+Experiment parse_configuration(const std::string& text, const std::string& source,
+                               std::span<const std::string> overrides) {
   Problems problems;
   Tree root = read_tree(text, source, problems);
   apply_overrides(root, overrides, problems);
   return from_tree(std::move(root), problems);
 }
 
-Configuration read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides) {
+Experiment read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides) {
   return parse_configuration(read_text(path), path.string(), overrides);
 }
 
-Configuration read_configuration(std::span<const std::string> files, std::span<const std::string> overrides) {
+Experiment read_configuration(std::span<const std::string> files, std::span<const std::string> overrides) {
   Problems problems;
   Tree root = read_tree(read_text(files.front()), files.front(), problems);
   for (const std::string& file : files.subspan(1)) lay_over(root, read_tree(read_text(file), file, problems));

@@ -2,7 +2,6 @@
 // structs of the library, which have their own tables.
 #pragma once
 
-#include "autograd/plan/memory_plan.h"
 #include "autograd/policies/rules.h"
 #include "core/schema.h"
 #include "data/dataset.h"
@@ -13,9 +12,6 @@
 #include "optim/optimizer.h"
 
 #include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -110,8 +106,7 @@ struct Configuration {
     std::string offload;
     std::string offload_budget;
     std::string offload_buffer = "256MiB";
-    std::string plan_file;           // the key `plan`
-    std::optional<MemoryPlan> plan;  // of `auto`, in force; never written into the configuration file
+    std::string plan_file;  // the key `plan`
 
     static Fields fields();
   };
@@ -119,10 +114,6 @@ struct Configuration {
     std::string exchange = "exact";
     std::string shard = "none";
     bool sync_batch_norm = false;
-    // From the launcher, not part of the file.
-    int rank = 0, count = 1;
-    int on_machine = 1;  // ranks that share this machine's memory
-    int index_on_machine = 0;
 
     static Fields fields();
   };
@@ -147,18 +138,7 @@ struct Configuration {
   Memory memory;
   Ranks ranks;
   Output output;
-  /// Whether a synthetic step computes the gradient of its inputs: from the command line, not part of the file.
-  bool image_gradient = false;
 };
-
-/// Reads a file and then `key=value` overrides. Refuses with all problems at once, each with its place in the file.
-Configuration read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides);
-/// The same for one or more files. A later file replaces single keys of earlier ones, or a whole section if it names
-/// the section's model, data set, optimizer, schedule or policy.
-Configuration read_configuration(std::span<const std::string> files, std::span<const std::string> overrides);
-/// The same from text; `source` names it in messages.
-Configuration parse_configuration(const std::string& text, const std::string& source,
-                                  std::span<const std::string> overrides = {});
 
 /// All keys with their values, defaults included; reads back as the same configuration.
 std::string to_yaml(const Configuration& configuration);

@@ -64,22 +64,22 @@ void ConfigurationOptions::declare_image_gradient(CLI::App& app) {
                "compute the gradient of the images too, as for adversarial examples");
 }
 
-Configuration ConfigurationOptions::parse() const {
-  Configuration configuration =
+Experiment ConfigurationOptions::parse() const {
+  Experiment experiment =
       given() ? read_configuration(files_, overrides_) : parse_configuration("", "the command line", overrides_);
-  if (configuration.output.dir.empty()) {
+  if (experiment.output.dir.empty()) {
     std::vector<std::string> names;
     std::error_code ignored;
     for (const std::string& file : files_)
       names.push_back(std::filesystem::is_regular_file(file, ignored) ? std::filesystem::path(file).stem().string()
-                                                                      : configuration.model.name);  // a pipe
-    if (names.empty()) names.push_back(configuration.model.name);
-    configuration.output.dir = fmt::format("runs/{}", fmt::join(names, "_"));
+                                                                      : experiment.model.name);  // a pipe
+    if (names.empty()) names.push_back(experiment.model.name);
+    experiment.output.dir = fmt::format("runs/{}", fmt::join(names, "_"));
   }
-  configuration.image_gradient = image_gradient_;
-  return configuration;
+  experiment.image_gradient = image_gradient_;
+  return experiment;
 }
 
-Configuration ConfigurationOptions::read() const { return resolve(parse()); }
+Experiment ConfigurationOptions::read() const { return resolve(parse()); }
 
 }  // namespace lacuna::apps

@@ -1,7 +1,7 @@
 // The options `-c CONFIG [-c CONFIG ...] [key=value ...]` of every command that reads a configuration.
 #pragma once
 
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 
 #include <string>
 #include <string_view>
@@ -25,9 +25,9 @@ class ConfigurationOptions {
   bool given() const { return !files_.empty(); }
   const std::vector<std::string>& overrides() const { return overrides_; }
   /// Reads the files with the overrides, or the overrides alone.
-  Configuration parse() const;
+  Experiment parse() const;
   /// The same, resolved.
-  Configuration read() const;
+  Experiment read() const;
 
  private:
   void sort_arguments();

@@ -1,8 +1,6 @@
 #include "apps/config/model_folder.h"
 
 #include "apps/config/model_options.h"
-#include "apps/config/resolve.h"
-#include "data/class_names.h"
 #include "data/text/labelled_text.h"
 #include "models/folders/values.h"
 #include "models/task.h"
@@ -51,46 +49,9 @@ std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configurati
   return said;
 }
 
-/// Takes over the folder's order of classes if the data set has the same classes in another order.
-void take_label_order(const ModelFolder& folder, Configuration& configuration) {
-  Configuration::Data& data = configuration.data;
-  if (folder.labels.empty() || !dataset_kinds().contains(data.name)) return;
-  const Field* const list = find_class_list(dataset_kinds().get(data.name).options);
-  if (list == nullptr || data.source.settings.contains(list->name)) return;
-  const std::string names = fmt::format("{}", fmt::join(folder.labels, ", "));
-  try {
-    if (class_names(names) != folder.labels) return;  // names with commas
-    const std::vector<std::string> classes =
-        describe_dataset(data.name, dataset_options(configuration, Split::train)).classes;
-    if (classes != folder.labels && std::ranges::is_permutation(classes, folder.labels))
-      data.source.settings[std::string(list->name)] = names;
-  } catch (const Error&) {  // opening the data set reports it
-  }
-}
+}  // namespace
 
-/// Fills in keys that the configuration leaves open.
-void prepare_images(Configuration& configuration, const Tree& root, const ImagePreparation& images) {
-  const TreeEntry* const section = root.find("data");
-  const auto is_open = [&](std::string_view key) { return section == nullptr || section->value.find(key) == nullptr; };
-  TransformOptions& data = configuration.data.images;
-  if (is_open("interpolation") && (images.interpolation == "bilinear" || images.interpolation == "bicubic"))
-    data.interpolation = from_name<Interpolation>(images.interpolation).value();
-  if (is_open("crop_pct") && images.crop_pct > 0) data.crop_pct = images.crop_pct;
-  const bool known_mode = images.crop_mode == "center" || images.crop_mode == "squash" || images.crop_mode == "border";
-  if (is_open("crop_mode") && known_mode) data.crop_mode = images.crop_mode;
-  if (images.mean.empty() || !data.mean.empty() || !data.deviation.empty()) return;
-  const ModelDescription model = describe_model(configuration.model.name, hyper_parameters_of(configuration));
-  const Tree* const channels = find_value(model.hyper_parameters, "in_channels");
-  if (channels == nullptr) return;
-  if (const std::optional<double> count = number_in(*channels)) {
-    data.mean = for_channels(images.mean, static_cast<std::int64_t>(*count));
-    data.deviation = for_channels(images.std, static_cast<std::int64_t>(*count));
-  }
-}
-
-/// Fills in the model of the folder `model.from`. Returns the folder's preparation of images; empty if there is no
-/// folder.
-ImagePreparation take_model(Configuration& configuration, const Tree& root, Problems& problems) {
+std::optional<ModelFolder> take_model(Configuration& configuration, const Tree& root, Problems& problems) {
   Configuration::Model& model = configuration.model;
   if (model.from.empty()) return {};
   const Location where = place_of(root, "model", "from");
@@ -139,9 +100,10 @@ ImagePreparation take_model(Configuration& configuration, const Tree& root, Prob
   for (const HyperParameter& parameter : same_name ? folder->hyper_parameters : stored.hyper_parameters)
     if (parameter.key != "num_classes" && parameter.key != "head" && find_value(given, parameter.key) == nullptr)
       model.options.push_back(parameter);
-  take_label_order(*folder, configuration);
-  return folder->images;
+  return folder;
 }
+
+namespace {
 
 /// Completes the preparation of images with that of the preset `model`.
 ImagePreparation completed(ImagePreparation said, const std::string& model) {
@@ -161,24 +123,30 @@ ImagePreparation completed(ImagePreparation said, const std::string& model) {
 
 }  // namespace
 
-void take_from_folder(Configuration& configuration, const Tree& root, Problems& problems) {
-  const ImagePreparation said = take_model(configuration, root, problems);
-  prepare_images(configuration, root, completed(said, configuration.model.name));
+void take_images(Configuration& configuration, const Tree& root, ImagePreparation said, std::int64_t channels) {
+  const ImagePreparation images = completed(std::move(said), configuration.model.name);
+  const TreeEntry* const section = root.find("data");
+  const auto is_open = [&](std::string_view key) { return section == nullptr || section->value.find(key) == nullptr; };
+  TransformOptions& data = configuration.data.images;
+  if (is_open("interpolation") && (images.interpolation == "bilinear" || images.interpolation == "bicubic"))
+    data.interpolation = from_name<Interpolation>(images.interpolation).value();
+  if (is_open("crop_pct") && images.crop_pct > 0) data.crop_pct = images.crop_pct;
+  const bool known_mode = images.crop_mode == "center" || images.crop_mode == "squash" || images.crop_mode == "border";
+  if (is_open("crop_mode") && known_mode) data.crop_mode = images.crop_mode;
+  if (channels == 0 || images.mean.empty() || !data.mean.empty() || !data.deviation.empty()) return;
+  data.mean = for_channels(images.mean, channels);
+  data.deviation = for_channels(images.std, channels);
 }
 
-void take_images(Configuration& configuration, const ImagePreparation& said) {
-  prepare_images(configuration, {}, completed(said, configuration.model.name));
-}
-
-ModelFolder describe_folder(const Configuration& resolved) {
-  const DatasetInfo data = describe_dataset(resolved.data.name, dataset_options(resolved, Split::train));
-  ModelFolder folder{.model = resolved.model.name, .hyper_parameters = hyper_parameters_of(resolved)};
+ModelFolder describe_folder(const Experiment& experiment) {
+  const DatasetInfo& data = experiment.samples;
+  ModelFolder folder{.model = experiment.model.name, .hyper_parameters = hyper_parameters_of(experiment)};
   folder.labels = data.classes;
-  folder.problem = tasks().get(resolved.task.name).problem;
-  if (const auto tokenizer = resolved.data.source.settings.find("tokenizer");
-      tokenizer != resolved.data.source.settings.end())
+  folder.problem = tasks().get(experiment.task.name).problem;
+  if (const auto tokenizer = experiment.data.source.settings.find("tokenizer");
+      tokenizer != experiment.data.source.settings.end())
     folder.tokenizer = tokenizer_texts(tokenizer->second.text);
-  const TransformOptions& images = resolved.data.images;
+  const TransformOptions& images = experiment.data.images;
   const Interpolation evaluated =
       images.interpolation == Interpolation::random ? Interpolation::bicubic : images.interpolation;
   folder.images = {.mean = images.mean.empty() ? as_written(data.mean) : images.mean,

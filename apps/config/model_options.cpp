@@ -1,5 +1,6 @@
 #include "apps/config/model_options.h"
 
+#include "apps/config/schema.h"
 #include "core/registry.h"
 #include "models/registry.h"
 #include "models/task.h"
@@ -73,9 +74,8 @@ std::vector<HyperParameter> hyper_parameters_of(const Configuration& configurati
     all.push_back({"image_size", codec_of<ImageSize>().write(&size)});
   const std::string_view head =
       tasks().contains(configuration.task.name) ? tasks().get(configuration.task.name).head : std::string_view();
-  if (head.empty() || find_value(all, "head") != nullptr || configuration.model.name.empty()) return all;
-  const ModelDescription description = describe_model(configuration.model.name, all);
-  if (find_value(description.hyper_parameters, "head") != nullptr) all.push_back({"head", std::string(head)});
+  const bool has_heads = find_section("model")->options(configuration.model.name).find("head") != nullptr;
+  if (has_heads && !head.empty() && find_value(all, "head") == nullptr) all.push_back({"head", std::string(head)});
   return all;
 }
 
@@ -85,23 +85,34 @@ std::vector<HyperParameter> defaults_of_model(std::string_view name) {
   return without_shared(describe_model(name, {}).hyper_parameters);
 }
 
-void fill_in_model_options(Configuration& configuration) {
-  std::vector<HyperParameter>& options = configuration.model.options;
-  const auto all = describe_model(configuration.model.name, hyper_parameters_of(configuration)).hyper_parameters;
+ImageSize image_size_of(const ModelDescription& model) {
+  const Tree* const found = find_value(model.hyper_parameters, "image_size");
+  ImageSize size = 0;
+  Problems none;
+  if (found != nullptr) codec_of<ImageSize>().read(*found, &size, {}, {}, none);
+  return size;
+}
+
+std::int64_t channels_of(const ModelDescription& model) {
+  const Tree* const found = find_value(model.hyper_parameters, "in_channels");
+  return found == nullptr ? 0 : static_cast<std::int64_t>(number_in(*found).value_or(0));
+}
+
+void fill_in_model_options(Experiment& experiment) {
+  std::vector<HyperParameter>& options = experiment.model.options;
+  const std::vector<HyperParameter>& all = experiment.architecture.hyper_parameters;
   for (HyperParameter& given : options)
     if (const Tree* const value = find_value(all, given.key)) given.value = *value;
   for (const HyperParameter& value : without_shared(all))
     if (find_value(options, value.key) == nullptr) options.push_back(value);
 }
 
-void check_model(const Configuration& configuration, const Tree& root, Problems& problems) {
-  if (configuration.model.name.empty()) return;
-  const ModelDescription description = describe_model(configuration.model.name, hyper_parameters_of(configuration));
-  for (const HyperProblem& problem : description.problems)
+void check_model(const Experiment& experiment, const Tree& root, Problems& problems) {
+  for (const HyperProblem& problem : experiment.architecture.problems)
     problems.add(place_of_parameter(root, problem.key),
-                 fmt::format("model {}: {}", configuration.model.name, problem.message));
-  for (const HyperParameter& option : configuration.model.options) {
-    const ImageSize& size = configuration.data.images.image_size;
+                 fmt::format("model {}: {}", experiment.model.name, problem.message));
+  for (const HyperParameter& option : experiment.model.options) {
+    const ImageSize& size = experiment.data.images.image_size;
     const Tree wanted = codec_of<ImageSize>().write(&size);
     const bool is_text = option.value.kind == Tree::Kind::scalar && !number_in(option.value);  // refused already
     if (option.key == "image_size" && size.is_given() && !is_text && option.value != wanted)

@@ -1,7 +1,7 @@
 // The section `model`: what a configuration says about a model, as the model's family asks for it.
 #pragma once
 
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 #include "apps/config/yaml.h"
 
 #include <string>
@@ -20,16 +20,20 @@ void read_model_name(Configuration& configuration, const Tree& section, Problems
 /// Reads hyper-parameters from the section; adds the problems of values that are maps.
 std::vector<HyperParameter> read_model_options(const std::vector<const TreeEntry*>& entries, Problems& problems);
 
-/// All given hyper-parameters: the model's options, the number of classes and the size of the images.
+/// All given hyper-parameters: the model's options, the number of classes, the size of the images and the task's head.
 std::vector<HyperParameter> hyper_parameters_of(const Configuration& configuration);
 
 /// The hyper-parameters that a model has by default, but those that other keys decide: `model.num_classes`,
 /// `data.image_size` and `task.name` (`head`). Empty for a name that no model has.
 std::vector<HyperParameter> defaults_of_model(std::string_view name);
+/// The size of a model's images, 0 for a model without images, and their channels.
+ImageSize image_size_of(const ModelDescription& model);
+std::int64_t channels_of(const ModelDescription& model);
+
 /// Sets the hyper-parameters that are left open to their defaults.
-void fill_in_model_options(Configuration& configuration);
+void fill_in_model_options(Experiment& experiment);
 
 /// Adds the problems that the family finds; `root` is the tree that the configuration was read from.
-void check_model(const Configuration& configuration, const Tree& root, Problems& problems);
+void check_model(const Experiment& experiment, const Tree& root, Problems& problems);
 
 }  // namespace lacuna::apps

@@ -21,15 +21,6 @@
 namespace lacuna::apps {
 namespace {
 
-/// The size of the model's images; 0 for a model without images.
-ImageSize image_size_of(const ModelDescription& description) {
-  const Tree* const found = find_value(description.hyper_parameters, "image_size");
-  ImageSize size = 0;
-  Problems none;
-  if (found != nullptr) codec_of<ImageSize>().read(*found, &size, {}, {}, none);
-  return size;
-}
-
 void warn_if_fewer_threads(std::int64_t asked) {
   static bool said = false;
   if (threads() >= asked || std::exchange(said, true)) return;
@@ -42,21 +33,20 @@ void warn_if_fewer_threads(std::int64_t asked) {
 
 /// Sets every option, hyper-parameter and statistic that is left open to its default, so that the configuration is
 /// complete.
-void fill_in_defaults(Configuration& configuration) {
+void fill_in_defaults(Experiment& experiment) {
   for (const Section& section : sections()) {
     if (section.given == nullptr) continue;
-    const Options& options = section.options(section.chosen(configuration));
+    const Options& options = section.options(section.chosen(experiment));
     for (const Field& field : options.fields())
-      section.given(configuration).try_emplace(std::string(field.name), options.write(field));
+      section.given(experiment).try_emplace(std::string(field.name), options.write(field));
   }
-  fill_in_model_options(configuration);
-  Configuration::Data& data = configuration.data;
+  fill_in_model_options(experiment);
+  Configuration::Data& data = experiment.data;
   if (const auto found = data.source.settings.find("tokenizer"); found != data.source.settings.end())
-    if (found->second.text.empty()) found->second = configuration.model.from;
+    if (found->second.text.empty()) found->second = experiment.model.from;
   if (data.images.mean.empty()) {
-    const DatasetInfo info = describe_dataset(data.name, dataset_options(configuration, Split::train));
-    data.images.mean = as_written(info.mean);
-    data.images.deviation = as_written(info.deviation);
+    data.images.mean = as_written(experiment.samples.mean);
+    data.images.deviation = as_written(experiment.samples.deviation);
   }
 }
 
@@ -80,61 +70,39 @@ void leave_out_augmentation(Configuration& configuration) {
 }
 
 /// Refuses values that only the CPU supports.
-void check_for_cuda(const Configuration& resolved) {
-  const Configuration::Memory& memory = resolved.memory;
-  if (resolved.ranks.count > 1 && resolved.train.device != "cuda")
+void check_for_cuda(const Experiment& experiment) {
+  const Configuration::Memory& memory = experiment.memory;
+  if (experiment.process.ranks > 1 && experiment.train.device != "cuda")
     reject("train.device: each of several processes takes a GPU of its machine; expected cuda, got {}",
-           resolved.train.device);
-  if (resolved.ranks.count > 1 && resolved.ranks.exchange == "int8")
+           experiment.train.device);
+  if (experiment.process.ranks > 1 && experiment.ranks.exchange == "int8")
     reject("ranks.exchange: GPUs exchange gradients exactly or in bf16; got int8 with train.device: {}",
-           resolved.train.device);
+           experiment.train.device);
   if (!memory.offload.empty() && memory.offload != "host")
     reject("memory.offload: tensors of a GPU go to the host's memory; expected host with train.device: {}, got {}",
-           resolved.train.device, memory.offload);
+           experiment.train.device, memory.offload);
   if (memory.budget_of == "process")
     reject("memory.budget_of: a GPU's memory holds tensors only; expected peak or saved with train.device: {}",
-           resolved.train.device);
+           experiment.train.device);
 }
 
 }  // namespace
 
-Configuration with_outputs(Configuration configuration) {
-  if (configuration.model.num_classes > 0) return configuration;
-  const DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
-  const SampleField* const target = find_target(data.fields);
-  if (!data.classes.empty())
-    configuration.model.num_classes = std::ssize(data.classes);
-  else if (target != nullptr)
-    configuration.model.num_classes = target->below > 0 ? target->below : target->shape.count();
-  return configuration;
-}
-
-Configuration with_metrics(Configuration configuration) {
-  if (tasks().get(configuration.task.name).options.find("metrics") == nullptr) return configuration;
-  const auto given = configuration.task.options.find("metrics");
-  if (given != configuration.task.options.end() && !given->second.text.empty()) return configuration;
-  const DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
-  if (!data.metrics.empty()) configuration.task.options["metrics"] = fmt::format("{}", fmt::join(data.metrics, ", "));
-  return configuration;
-}
-
-Configuration resolve(const Configuration& configuration) {
-  Configuration resolved = with_metrics(with_outputs(configuration));
-  if (resolved.train.device == "auto") resolved.train.device = name_of(available_device(resolved));
-  if (device_of(resolved).kind == DeviceKind::cuda) check_for_cuda(resolved);
-  if (resolved.train.device == "cpu" && resolved.memory.offload == "host")
+Experiment resolve(Experiment experiment) {
+  if (experiment.train.device == "auto") experiment.train.device = name_of(available_device(experiment));
+  if (device_of(experiment).kind == DeviceKind::cuda) check_for_cuda(experiment);
+  if (experiment.train.device == "cpu" && experiment.memory.offload == "host")
     reject(
         "memory.offload: tensors of the CPU go to a disk; expected a folder, got host, which needs train.device=cuda");
-  if (const std::string& precision = resolved.train.precision;
-      resolved.train.device == "cpu" && (precision == "f16" || precision == "tf32"))
+  if (const std::string& precision = experiment.train.precision;
+      experiment.train.device == "cpu" && (precision == "f16" || precision == "tf32"))
     reject("train.precision: the CPU computes in f32 and bf16; got {}, which needs train.device=cuda", precision);
-  const ThreadCountScope scope(static_cast<int>(resolved.train.threads));
-  warn_if_fewer_threads(resolved.train.threads);
-  resolved.train.threads = threads();
-  resolved.data.images.image_size = image_size_of(describe_model(resolved.model.name, hyper_parameters_of(resolved)));
-  fill_in_defaults(resolved);
-  if (trains_on_features(resolved)) leave_out_augmentation(resolved);
-  return resolved;
+  const ThreadCountScope scope(static_cast<int>(experiment.train.threads));
+  warn_if_fewer_threads(experiment.train.threads);
+  experiment.train.threads = threads();
+  fill_in_defaults(experiment);
+  if (trains_on_features(experiment)) leave_out_augmentation(experiment);
+  return experiment;
 }
 
 bool trains_on_features(const Configuration& configuration) {
@@ -149,15 +117,15 @@ std::optional<Device> device_named(std::string_view text) {
   return {};
 }
 
-Device device_of(const Configuration& resolved) {
-  Device device = device_named(resolved.train.device).value_or(Device::cpu);  // `auto` before it is settled
-  if (device.kind == DeviceKind::cuda && resolved.ranks.count > 1)
-    device.index = static_cast<std::uint8_t>(resolved.ranks.index_on_machine);
+Device device_of(const Experiment& experiment) {
+  Device device = device_named(experiment.train.device).value_or(Device::cpu);  // `auto` before it is settled
+  if (device.kind == DeviceKind::cuda && experiment.process.ranks > 1)
+    device.index = static_cast<std::uint8_t>(experiment.process.index_on_machine);
   return device;
 }
 
-Device existing_device(const Configuration& resolved) {
-  const Device device = device_of(resolved);
+Device existing_device(const Experiment& experiment) {
+  const Device device = device_of(experiment);
   if (device.kind != DeviceKind::cuda) return device;
   try {
     backend(device);
@@ -221,57 +189,57 @@ std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration) {
   return std::make_shared<const Mixing>(std::move(options));
 }
 
-bool gives_pixels(const Configuration& resolved, Split split) {
-  if (device_of(resolved).kind != DeviceKind::cuda || resolved.image_gradient) return false;
-  return split != Split::train || augment::after_normalization(resolved.data.images.pixels).empty();
+bool gives_pixels(const Experiment& experiment, Split split) {
+  if (device_of(experiment).kind != DeviceKind::cuda || experiment.image_gradient) return false;
+  return split != Split::train || augment::after_normalization(experiment.data.images.pixels).empty();
 }
 
-Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split) {
-  const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
+Batches batches_of(const Experiment& experiment, DatasetPtr dataset, Split split) {
+  const auto seed = static_cast<std::uint64_t>(experiment.train.seed);
   const SampleFields fields = dataset->info().fields;
   const bool has_tokens = find_field(fields, FieldKind::tokens) != nullptr;
   const bool training = split == Split::train;
-  auto [early, late] = split_at_f32(transforms_of(resolved, dataset->info(), training), fields);
-  const OnDamage on_damage = resolved.data.broken != "skip" ? OnDamage::fail
-                             : training                     ? OnDamage::replace
-                                                            : OnDamage::leave_out;
+  auto [early, late] = split_at_f32(transforms_of(experiment, dataset->info(), training), fields);
+  const OnDamage on_damage = experiment.data.broken != "skip" ? OnDamage::fail
+                             : training                       ? OnDamage::replace
+                                                              : OnDamage::leave_out;
   DatasetPtr ready = transform(std::move(dataset), std::move(early), seed, on_damage);
   if (has_tokens) ready = with_draws(std::move(ready), seed);
   std::vector<float> pixels;
   if (const auto* const normalize = late.empty() ? nullptr : dynamic_cast<const Normalize*>(late.front().get());
-      normalize != nullptr && late.size() == 1 && gives_pixels(resolved, split)) {
+      normalize != nullptr && late.size() == 1 && gives_pixels(experiment, split)) {
     pixels = normalize->table();
     late.clear();
   }
-  return batches_of_ready(resolved, std::move(ready), split, std::move(late), std::move(pixels));
+  return batches_of_ready(experiment, std::move(ready), split, std::move(late), std::move(pixels));
 }
 
-Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late,
+Batches batches_of_ready(const Experiment& experiment, DatasetPtr ready, Split split, Transforms late,
                          std::vector<float> pixels) {
-  const auto seed = static_cast<std::uint64_t>(resolved.train.seed);
+  const auto seed = static_cast<std::uint64_t>(experiment.train.seed);
   if (split == Split::validation)
     return {std::move(ready),
-            {.size = resolved.train.batch_size / resolved.train.accumulate,
-             .rank = resolved.ranks.rank,
-             .ranks = resolved.ranks.count,
+            {.size = experiment.train.batch_size / experiment.train.accumulate,
+             .rank = experiment.process.rank,
+             .ranks = experiment.process.ranks,
              .late = std::move(late),
              .pixels = std::move(pixels)}};
-  const auto grouped = resolved.data.source.settings.find("group_by_length");
-  const bool by_length = grouped != resolved.data.source.settings.end() && flag_in(grouped->second) == true;
+  const auto grouped = experiment.data.source.settings.find("group_by_length");
+  const bool by_length = grouped != experiment.data.source.settings.end() && flag_in(grouped->second) == true;
   DatasetPtr ordered = [&] {
-    const Configuration::Data& data = resolved.data;
-    if (data.sampler == "balanced") return sample_balanced(std::move(ready), resolved.model.num_classes, seed);
+    const Configuration::Data& data = experiment.data;
+    if (data.sampler == "balanced") return sample_balanced(std::move(ready), experiment.model.num_classes, seed);
     if (data.sampler == "weighted") return sample_by_weight(std::move(ready), data.sampler_weights, seed);
-    return by_length ? shuffle_by_length(std::move(ready), seed, resolved.train.batch_size)
+    return by_length ? shuffle_by_length(std::move(ready), seed, experiment.train.batch_size)
                      : shuffle(std::move(ready), seed);
   }();
-  if (resolved.data.repeats > 1) ordered = repeat(std::move(ordered), resolved.data.repeats);
+  if (experiment.data.repeats > 1) ordered = repeat(std::move(ordered), experiment.data.repeats);
   return {std::move(ordered),
-          {.size = resolved.train.batch_size,
+          {.size = experiment.train.batch_size,
            .drop_last = true,
-           .rank = resolved.ranks.rank,
-           .ranks = resolved.ranks.count,
-           .mixing = mixing_of(resolved),
+           .rank = experiment.process.rank,
+           .ranks = experiment.process.ranks,
+           .mixing = mixing_of(experiment),
            .late = std::move(late),
            .pixels = std::move(pixels)}};
 }

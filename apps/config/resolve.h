@@ -1,7 +1,7 @@
 // Values that a configuration leaves open, chosen for this machine and data set.
 #pragma once
 
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 #include "data/dataset.h"
 #include "data/pipeline.h"
 
@@ -12,15 +12,10 @@
 
 namespace lacuna::apps {
 
-/// The configuration with every value that it leaves open: device, classes, image size, threads, the statistics of the
-/// images, and the defaults of the model, optimizer, schedule, task and policy. A memory budget stays as it is given:
+/// The experiment with every value that its configuration leaves open: device, threads, the statistics of the images,
+/// and the defaults of the model, optimizer, schedule, task and policy. A memory budget stays as it is given:
 /// `plan_memory` makes its plan.
-Configuration resolve(const Configuration& configuration);
-
-/// With model.num_classes: the data set's classes, or the numbers in a label where it has no classes.
-Configuration with_outputs(Configuration configuration);
-/// With task.metrics as the data set is judged, unless the configuration says otherwise.
-Configuration with_metrics(Configuration configuration);
+Experiment resolve(Experiment experiment);
 
 /// Whether the task trains heads on cached features of a frozen model.
 bool trains_on_features(const Configuration& configuration);
@@ -28,9 +23,9 @@ bool trains_on_features(const Configuration& configuration);
 /// `cpu`, `meta`, `cuda`, `cuda:1`; nothing for any other text.
 std::optional<Device> device_named(std::string_view text);
 /// The device that train.device names. It may not exist: what is planned runs on `meta`.
-Device device_of(const Configuration& resolved);
+Device device_of(const Experiment& experiment);
 /// The same; refused with the reason if it does not exist.
-Device existing_device(const Configuration& resolved);
+Device existing_device(const Experiment& experiment);
 /// The same; the CPU if it does not exist. Accepts `auto`.
 Device available_device(const Configuration& configuration);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);
@@ -39,13 +34,13 @@ Transforms evaluation_transforms(const Configuration& resolved, const DatasetInf
 /// Mixup and CutMix of training batches; null: off.
 std::shared_ptr<const Mixing> mixing_of(const Configuration& configuration);
 /// Whether batches hold u8 images, which a GPU normalises and mixes: a quarter of the bytes to copy.
-bool gives_pixels(const Configuration& resolved, Split split);
+bool gives_pixels(const Experiment& experiment, Split split);
 /// The batches of an opened data set. For training: augmented, in random order, of `train.batch_size` samples, all of
 /// them full. For validation: of as many samples as a training step has at once. Of several ranks, this one's part of
 /// each batch.
-Batches batches_of(const Configuration& resolved, DatasetPtr dataset, Split split);
+Batches batches_of(const Experiment& experiment, DatasetPtr dataset, Split split);
 /// The same of samples that have gone through all transforms but `late` or `pixels`.
-Batches batches_of_ready(const Configuration& resolved, DatasetPtr ready, Split split, Transforms late = {},
+Batches batches_of_ready(const Experiment& experiment, DatasetPtr ready, Split split, Transforms late = {},
                          std::vector<float> pixels = {});
 
 }  // namespace lacuna::apps

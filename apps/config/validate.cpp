@@ -73,14 +73,13 @@ void check_schedule(const Configuration& c, const Tree& root, Problems& problems
   });
 }
 
-void check_data(const Configuration& c, const Tree& root, Problems& problems) {
-  if (!dataset_kinds().contains(c.data.name)) return;
+void check_data(const Experiment& c, const Tree& root, Problems& problems) {
   if (!c.data.source.path.empty() && !dataset_kinds().get(c.data.name).reads_files)
     problems.add(place_of(root, "data", "path"),
                  fmt::format("data.path: the data set {} reads no files; 'data={{path: {}}}' in place of the whole "
                              "section takes the data set that the path holds, data.name another",
                              c.data.name, c.data.source.path.string()));
-  const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
+  const DatasetInfo& data = c.samples;
   const auto classes = static_cast<std::int64_t>(data.classes.size());
   const std::int64_t channels = image_channels(data.fields);
   const bool has_images = channels > 0;
@@ -110,13 +109,10 @@ void check_data(const Configuration& c, const Tree& root, Problems& problems) {
     problems.add(place_of(root, "data"), "data: expected both `mean` and `std`, or none of them");
   for (const double deviation : c.data.images.deviation)
     if (deviation <= 0) problems.add(place_of(root, "data", "std"), "data.std: expected numbers above 0");
-  if (c.model.name.empty()) return;
-  const ModelDescription model = describe_model(c.model.name, hyper_parameters_of(c));
-  for (const HyperParameter& parameter : model.hyper_parameters)
-    if (parameter.key == "in_channels" && has_images && parameter.value != Tree(channels))
-      problems.add(place_of(root, "model", "in_channels"),
-                   fmt::format("model.in_channels is {}, but the images of the data set {} have {}",
-                               to_yaml(parameter.value), c.data.name, channels));
+  if (const std::int64_t taken = channels_of(c.architecture); has_images && taken > 0 && taken != channels)
+    problems.add(place_of(root, "model", "in_channels"),
+                 fmt::format("model.in_channels is {}, but the images of the data set {} have {}", taken, c.data.name,
+                             channels));
 }
 
 /// Checks keys of `data` that have no effect with the others.
@@ -163,24 +159,23 @@ void check_ranks(const Configuration& c, const Tree& root, Problems& problems) {
 }
 
 /// Checks keys against the data set's classes and the task.
-void check_classes(const Configuration& resolved, const DatasetInfo& data, const Task& task) {
-  const std::int64_t classes = resolved.model.num_classes;
-  if (const std::vector<double>& weights = resolved.data.sampler_weights;
-      !weights.empty() && std::ssize(weights) != classes)
+void check_classes(const Experiment& c, const Task& task) {
+  const DatasetInfo& data = c.samples;
+  const std::int64_t classes = c.model.num_classes;
+  if (const std::vector<double>& weights = c.data.sampler_weights; !weights.empty() && std::ssize(weights) != classes)
     reject("data.sampler_weights: expected a number for each of {} classes, got {}", classes, weights.size());
-  if (resolved.data.sampler != Configuration::Data{}.sampler && find_class(data.fields) == nullptr)
-    reject("data.sampler: the samples of {} have no class to draw them by", resolved.data.name);
-  if (const std::shared_ptr<const Mixing> mixing = mixing_of(resolved)) {
+  if (c.data.sampler != Configuration::Data{}.sampler && find_class(data.fields) == nullptr)
+    reject("data.sampler: the samples of {} have no class to draw them by", c.data.name);
+  if (const std::shared_ptr<const Mixing> mixing = mixing_of(c)) {
     const SampleField* const images = find_images(data.fields);
-    if (images == nullptr)
-      reject("data.mixup and data.cutmix: expected a data set of images, got {}", resolved.data.name);
+    if (images == nullptr) reject("data.mixup and data.cutmix: expected a data set of images, got {}", c.data.name);
     SampleFields mixed = data.fields;
     for (SampleField& field : mixed)
       if (field.name == images->name)
         field = {.name = field.name, .kind = FieldKind::pixels, .dtype = DType::f32, .shape = {1, 1, 3}};
     mixing->describe(std::move(mixed));
   }
-  best_by(resolved.train.best_by, task);
+  best_by(c.train.best_by, task);
 }
 
 /// Checks that samples have a field of the kind of each input; image files are decoded to pixels.
@@ -209,15 +204,10 @@ void check_tokens(const DatasetInfo& data, const Model& model, const Configurati
 }
 
 /// Checks that the data set has the targets that the task reads.
-void check_task(const Configuration& c, const Tree& root, Problems& problems) {
-  if (c.model.name.empty() || !dataset_kinds().contains(c.data.name) ||
-      !can_be_made(tasks(), c.task.name, c.task.options))
-    return;
-  const Configuration resolved = with_metrics(with_outputs(c));
-  const ModelDescription description = describe_model(c.model.name, hyper_parameters_of(resolved));
-  if (!description.problems.empty()) return;
-  const DatasetInfo data = describe_dataset(c.data.name, dataset_options(c, Split::train));
-  const std::unique_ptr<Model> model = description.build({.device = Device::meta});
+void check_task(const Experiment& c, const Tree& root, Problems& problems) {
+  if (!c.architecture.problems.empty() || !can_be_made(tasks(), c.task.name, c.task.options)) return;
+  const DatasetInfo& data = c.samples;
+  const std::unique_ptr<Model> model = c.architecture.build({.device = Device::meta});
   bool fits = false;
   note_refusal(place_of(root, "data", "name"), problems, [&] {
     check_inputs(data, *model, c);
@@ -226,8 +216,8 @@ void check_task(const Configuration& c, const Tree& root, Problems& problems) {
   if (!fits) return;
   note_refusal(place_of(root, "task", "name"), problems, [&] {
     check_tokens(data, *model, c);
-    const std::unique_ptr<Task> task = make_task(c.task.name, resolved.task.options, *model);
-    check_classes(resolved, data, *task);
+    const std::unique_ptr<Task> task = make_task(c.task.name, c.task.options, *model);
+    check_classes(c, *task);
     for (const SampleField& target : task->targets()) {
       if (target.name == sample_draw) continue;  // of every data set of tokens
       const SampleField& field = field_of(data.fields, target.name);
@@ -280,7 +270,7 @@ void check_probe(const Configuration& c, const Tree& root, Problems& problems) {
 
 }  // namespace
 
-void validate(const Configuration& c, const Tree& root, Problems& problems) {
+void validate(const Experiment& c, const Tree& root, Problems& problems) {
   if (c.train.batch_size % c.train.accumulate != 0)
     problems.add(place_of(root, "train", "accumulate"),
                  fmt::format("train.accumulate: expected a divisor of train.batch_size ({}), got {}",

@@ -49,17 +49,17 @@ std::string label_of(const Tensor& labels, std::int64_t row, const std::vector<s
 
 }  // namespace
 
-std::string sample_sheet(Configuration resolved) {
-  resolved.train.device = "cpu";  // pixels as numbers
-  const DatasetPtr dataset = open_dataset(resolved.data.name, dataset_options(resolved, Split::train));
+std::string sample_sheet(Experiment experiment) {
+  experiment.train.device = "cpu";  // pixels as numbers
+  const DatasetPtr dataset = open_dataset(experiment.data.name, dataset_options(experiment, Split::train));
   if (image_channels(dataset->info().fields) != 3)
-    reject("--data: expected a data set with colour images, got {}", resolved.data.name);
+    reject("--data: expected a data set with colour images, got {}", experiment.data.name);
   const SampleField* const target = find_target(dataset->info().fields);
   if (target == nullptr)
-    reject("--data: expected a data set with labels, got {} with {}", resolved.data.name,
+    reject("--data: expected a data set with labels, got {} with {}", experiment.data.name,
            to_string(dataset->info().fields));
   const std::vector<std::string>& classes = dataset->info().classes;
-  const Batches batches = batches_of(resolved, dataset, Split::train);
+  const Batches batches = batches_of(experiment, dataset, Split::train);
   std::string page = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Training samples</title>\n<style>\n"
       "body {{ font: 15px/1.5 system-ui, sans-serif; margin: 24px; background: #fbfaf8; color: #1d1c1a; }}\n"
@@ -67,7 +67,7 @@ std::string sample_sheet(Configuration resolved) {
       "figure {{ margin: 0; }} img {{ width: 100%; image-rendering: pixelated; border-radius: 4px; }}\n"
       "figcaption {{ font-size: 12px; overflow-wrap: anywhere; }}\n</style></head><body>\n"
       "<h1>Training samples of {}</h1>\n<p>{}</p>\n",
-      for_html(resolved.data.name), for_html(dataset->info().description));
+      for_html(experiment.data.name), for_html(dataset->info().description));
   Sample sample;
   for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
     const Batch batch = batches.read(epoch, 0, batches.allocate(), sample);
@@ -76,7 +76,7 @@ std::string sample_sheet(Configuration resolved) {
                         images.shape()[1], images.shape()[2]);
     for (std::int64_t row = 0; row < std::min(most_images, batch.samples); ++row)
       page += fmt::format("<figure><img alt=\"\" src=\"{}\"><figcaption>{}</figcaption></figure>\n",
-                          picture_address(images, row, resolved.data.images.mean, resolved.data.images.deviation),
+                          picture_address(images, row, experiment.data.images.mean, experiment.data.images.deviation),
                           for_html(label_of(batch[target->name], row, classes)));
     page += "</div>\n";
   }

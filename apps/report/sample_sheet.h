@@ -1,7 +1,7 @@
 // Training samples as the model sees them, on one page.
 #pragma once
 
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 
 #include <string>
 
@@ -9,6 +9,6 @@ namespace lacuna::apps {
 
 /// A page with images of the first batch of each of the first epochs, augmented, normalised and mixed, with their
 /// labels. Rejects a data set without colour images.
-std::string sample_sheet(Configuration resolved);
+std::string sample_sheet(Experiment experiment);
 
 }  // namespace lacuna::apps

@@ -1,7 +1,7 @@
 #include "apps/sweep/case_run.h"
 
 #include "apps/command.h"
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 #include "apps/config/yaml.h"
 #include "core/error.h"
 #include "core/file.h"

@@ -26,52 +26,50 @@ std::string describe(const FreezeMatch& match) {
   return text;
 }
 
-std::string frozen_parameters(const Configuration& configuration, const Setup& setup) {
+std::string frozen_parameters(const Experiment& experiment, const Setup& setup) {
   std::string text =
-      configuration.freeze.freeze.empty() ? "trained parameters; all others are frozen:\n" : "frozen parameters:\n";
+      experiment.freeze.freeze.empty() ? "trained parameters; all others are frozen:\n" : "frozen parameters:\n";
   for (const FreezeMatch& match : setup.freeze_matches()) text += describe(match);
-  Configuration planned = configuration;
-  if (!planned.adapter.used()) planned.model.from.clear();  // it may be gone, and tells nothing here
-  text += to_text(freeze_table(planned));
+  text += to_text(freeze_table(experiment));
   text.pop_back();
   return text;
 }
 
 /// Empty where the classifier comes with the weights.
-std::string new_classifier(const Configuration& configuration, const Setup& setup) {
+std::string new_classifier(const Experiment& experiment, const Setup& setup) {
   if (setup.heads() != nullptr) return {};  // which are new
   const Model& model = setup.model();
   if (const LoadedAdapter& adapter = setup.loaded_adapter(); adapter.new_head)
     return fmt::format("the classifier {} starts anew: {} classes in {}, {} now", model.heads().front(),
-                       adapter.file_classes, configuration.adapter.from, model.num_classes());
+                       adapter.file_classes, experiment.adapter.from, model.num_classes());
   const LoadedWeights& loaded = setup.loaded_weights();
   const bool adapter_brings_it = setup.loaded_adapter().file_classes > 0;
   if (!loaded.new_head || adapter_brings_it) return {};
   if (loaded.file_classes == 0)
     return fmt::format("the classifier {} starts with new weights: {} has none", model.heads().front(),
-                       configuration.model.from);
+                       experiment.model.from);
   return fmt::format("the classifier {} starts with new weights: {} classes in {}, {} here", model.heads().front(),
-                     loaded.file_classes, configuration.model.from, model.num_classes());
+                     loaded.file_classes, experiment.model.from, model.num_classes());
 }
 
 }  // namespace
 
-std::vector<std::string> announce_weights(const Configuration& configuration, const Setup& setup, bool resumed,
+std::vector<std::string> announce_weights(const Experiment& experiment, const Setup& setup, bool resumed,
                                           std::int64_t started_anew) {
   std::vector<std::string> lines;
-  if (!setup.freeze_matches().empty()) lines.push_back(frozen_parameters(configuration, setup));
+  if (!setup.freeze_matches().empty()) lines.push_back(frozen_parameters(experiment, setup));
   if (!resumed) {
-    warn_of_other_statistics(configuration);
-    if (configuration.model.from.empty() && setup.trainable_count() < setup.parameter_count())
+    warn_of_other_statistics(experiment);
+    if (experiment.model.from.empty() && setup.trainable_count() < setup.parameter_count())
       print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
   }
-  if (std::string line = new_classifier(configuration, setup); !line.empty()) lines.push_back(std::move(line));
+  if (std::string line = new_classifier(experiment, setup); !line.empty()) lines.push_back(std::move(line));
   if (!setup.weights_file().empty() && !resumed)
     lines.push_back(fmt::format("weights from {}{}{}", setup.weights_file().string(),
                                 setup.weights_notes().empty() ? "" : "; ", fmt::join(setup.weights_notes(), "; ")));
   if (const ProbeHeads* const heads = setup.heads()) {
     std::vector<double> rates = heads->rates();
-    for (double& rate : rates) rate *= configuration.optimizer.lr;
+    for (double& rate : rates) rate *= experiment.optimizer.lr;
     lines.push_back(fmt::format("{} heads on {} features, with learning rates up to {}", rates.size(),
                                 heads->inputs().front().shape.back(), fmt::join(rates, ", ")));
   }

@@ -11,7 +11,7 @@ namespace lacuna::apps {
 /// Lines about frozen parameters, the weights and their source. Warns on standard error of frozen parameters with
 /// random weights, and of images with other statistics than the weights'. `resumed`: from a step after the first;
 /// `started_anew`: parameters whose optimizer state starts at zero then.
-std::vector<std::string> announce_weights(const Configuration& configuration, const Setup& setup, bool resumed,
+std::vector<std::string> announce_weights(const Experiment& experiment, const Setup& setup, bool resumed,
                                           std::int64_t started_anew);
 
 }  // namespace lacuna::apps

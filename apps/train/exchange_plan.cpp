@@ -54,22 +54,22 @@ double parse_latency(const std::string& text) {
   return parse(text, {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}, "--latency as 50us or 1ms");
 }
 
-ExchangePlan plan_exchange(const Configuration& configuration, const Network& network, const CostTable& costs) {
-  Setup setup(configuration, Device::meta);
+ExchangePlan plan_exchange(const Experiment& experiment, const Network& network, const CostTable& costs) {
+  Setup setup(experiment, Device::meta);
   BackwardTime backward(costs);
-  measure(setup, configuration, {.observer = &backward});
-  const int ranks = configuration.ranks.count;
+  measure(setup, experiment, {.observer = &backward});
+  const int ranks = experiment.process.ranks;
   ExchangePlan plan{.ranks = ranks};
-  plan.backward = backward.seconds() / static_cast<double>(configuration.train.accumulate);  // the last micro-batch
-  std::int64_t updated = 0;                                                                  // bytes of parameters
+  plan.backward = backward.seconds() / static_cast<double>(experiment.train.accumulate);  // the last micro-batch
+  std::int64_t updated = 0;                                                               // bytes of parameters
   std::int64_t elements = 0;
   for (const Parameter* parameter : setup.model().parameters()) {
     if (!parameter->trainable()) continue;
     elements += parameter->tensor().count();
     updated += parameter->tensor().bytes();
   }
-  const bool in_8_bits = configuration.ranks.exchange == "int8", to_owners = configuration.ranks.shard == "gradients";
-  const bool halves = configuration.optimizer.gradients == "bf16" || configuration.ranks.exchange == "bf16";
+  const bool in_8_bits = experiment.ranks.exchange == "int8", to_owners = experiment.ranks.shard == "gradients";
+  const bool halves = experiment.optimizer.gradients == "bf16" || experiment.ranks.exchange == "bf16";
   plan.gradients =
       in_8_bits ? QuantizedSum::bytes_sent(elements) : elements * (halves ? size_of(DType::bf16) : size_of(DType::f32));
   // A ring's bytes and messages: Thakur et al. 2005, "Optimization of Collective Communication Operations in MPICH".
@@ -90,7 +90,7 @@ ExchangePlan plan_exchange(const Configuration& configuration, const Network& ne
   plan.buffers = ranks == 1 ? 0 : std::min(bucket, plan.gradients) * (2 * ranks + 1) / ranks;
   if (in_8_bits && ranks > 1)  // what it rounded off, and in QuantizedSum two arrays in f32 and two in 8 bits
     plan.buffers = elements * 4 + std::min(bucket / 4, elements) * (10 * ranks + 4) / ranks;
-  if (configuration.ranks.shard != "none") {  // parameters come back after the step
+  if (experiment.ranks.shard != "none") {  // parameters come back after the step
     const double back = seconds_of(static_cast<double>(updated), 1, buckets_of_all);
     plan.sent += static_cast<std::int64_t>(share * static_cast<double>(updated));
     plan.seconds += back;

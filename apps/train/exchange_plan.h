@@ -1,7 +1,7 @@
 // The predicted time of the gradient all-reduce.
 #pragma once
 
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 #include "autograd/plan/cost_table.h"
 
 #include <nlohmann/json_fwd.hpp>
@@ -30,8 +30,8 @@ struct ExchangePlan {
   double exposed = 0;          // seconds by which a step gets longer
 };
 
-/// The plan of a resolved configuration on `configuration.ranks.count` ranks.
-ExchangePlan plan_exchange(const Configuration& configuration, const Network& network, const CostTable& costs);
+/// The plan of a resolved experiment on its ranks.
+ExchangePlan plan_exchange(const Experiment& experiment, const Network& network, const CostTable& costs);
 
 std::string to_text(const ExchangePlan& plan);
 nlohmann::ordered_json to_json(const ExchangePlan& plan);

@@ -44,13 +44,13 @@ std::int64_t FeatureCache::bytes() const {
   return bytes;
 }
 
-bool FeatureCache::compute(const Configuration& resolved, Model& classifier,
+bool FeatureCache::compute(const Experiment& experiment, Model& classifier,
                            const std::function<bool(std::int64_t done)>& go_on) {
   std::int64_t before = 0;
   for (const Part* const part : {&training_, &validation_}) {
     // Both splits are read as in evaluation: in order, without augmentation.
-    const bool whole = compute_features(classifier, batches_of(resolved, part->samples, Split::validation),
-                                        part->tensors, static_cast<int>(resolved.data.workers),
+    const bool whole = compute_features(classifier, batches_of(experiment, part->samples, Split::validation),
+                                        part->tensors, static_cast<int>(experiment.data.workers),
                                         [&](std::int64_t done) { return go_on(before + done); });
     if (!whole) return false;
     before += part->samples->size();

@@ -20,7 +20,7 @@ class FeatureCache {
 
   /// Runs the classifier over both splits. `go_on` is asked after each batch, with the number of samples so far; false
   /// ends the work, and is returned then.
-  bool compute(const Configuration& resolved, Model& classifier, const std::function<bool(std::int64_t done)>& go_on);
+  bool compute(const Experiment& experiment, Model& classifier, const std::function<bool(std::int64_t done)>& go_on);
 
  private:
   struct Part {

@@ -42,18 +42,18 @@ std::string highest_holders(Device device) {
 
 }  // namespace
 
-void require_fit(const Configuration& configuration, Device device, bool with_loader) {
+void require_fit(const Experiment& experiment, Device device, bool with_loader) {
   // Where oneDNN has no addresses left for the code that it generates, it ends the process; it does so on `meta` too.
   constexpr std::int64_t generated_code = std::int64_t{48} << 20;
   if (const std::int64_t left = address_space_left(); left < generated_code)
     throw Error(Fault::run, fmt::format("out of memory: {} of the address space are left, and generated code "
                                         "takes up to {}: the limit on it (ulimit -v) is too low",
                                         format_bytes(left), format_bytes(generated_code)));
-  const Measurement planned = measure(configuration, Device::meta);
+  const Measurement planned = measure(experiment, Device::meta);
   const Need need = need_of(planned, with_loader);
   // Of several processes on this machine each has a part of its memory, or a GPU.
   const std::int64_t available =
-      allocator(device).available() / (device == Device::cpu ? configuration.ranks.on_machine : 1);
+      allocator(device).available() / (device == Device::cpu ? experiment.process.on_machine : 1);
   if (need.bytes <= available) return;
   // What no run on this machine could do is wrong input; a limit on this process is not the configuration's fault.
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
@@ -69,16 +69,17 @@ void require_fit(const Configuration& configuration, Device device, bool with_lo
           limited ? " under the limits on the address space and on data (ulimit -v, -d)" : "",
           lacuna::describe(planned.at_peak, 8),
           with_loader ? fmt::format("Batches prepared ahead hold up to {} more.\n", format_bytes(need.batches)) : "",
-          what_would_fit(configuration, available, with_loader, need.bytes)));
+          what_would_fit(experiment, available, with_loader, need.bytes)));
 }
 
-void require_fit_to_evaluate(const Configuration& configuration) {
-  Configuration alone = configuration;
-  alone.model.from.clear();
+void require_fit_to_evaluate(const Experiment& experiment) {
+  Experiment alone = experiment;
+  alone.weights.clear();
   alone.freeze = {};
   alone.adapter = {};
   if (trains_on_features(alone)) alone.task = {};
   alone.memory = {};
+  alone.plan.reset();
   alone.train.ema_decay = 0;
   alone.optimizer = {};
   alone.optimizer.name = "sgd";  // without momentum it has no state
@@ -87,7 +88,7 @@ void require_fit_to_evaluate(const Configuration& configuration) {
     const EvaluationBytes bytes = measure_evaluation(setup, alone);
     return bytes.peak + depth * bytes.ahead;
   };
-  const Device device = existing_device(configuration);
+  const Device device = existing_device(experiment);
   const std::int64_t available = allocator(device).available(), whole = need();
   if (whole <= available) return;
   std::int64_t& size = alone.train.batch_size;
@@ -95,7 +96,7 @@ void require_fit_to_evaluate(const Configuration& configuration) {
   for (alone.train.accumulate = 1; fitting == 0 && size > 1;)
     if (size /= 2; need() <= available) fitting = size;
   reject("out of memory: evaluating batches of {} needs {}, and {} has {} left for tensors. {}",
-         configuration.train.batch_size / configuration.train.accumulate, format_bytes(whole), name_of(device),
+         experiment.train.batch_size / experiment.train.accumulate, format_bytes(whole), name_of(device),
          format_bytes(available),
          fitting > 0 ? fmt::format("To fit: train.batch_size={} train.accumulate=1", fitting)
                      : "Not even one sample at a time fits");
@@ -121,15 +122,15 @@ std::int64_t highest_need(const Measurement& planned) { return need_of(planned, 
 
 bool evaluation_is_highest(const Measurement& planned) { return need_of(planned, true).evaluating; }
 
-std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader,
+std::string what_would_fit(const Experiment& experiment, std::int64_t available, bool with_loader,
                            std::int64_t needed) {
   // Where addresses are limited, free blocks that lie between others are too small for some: a plan does not see those.
   if (address_space_left() != std::numeric_limits<std::int64_t>::max()) available -= available / 8;
   std::string text = fmt::format("To fit {}:", format_bytes(available));
-  Setup setup(configuration, Device::meta);
+  Setup setup(experiment, Device::meta);
   // Halves a micro-batch until its step on `meta` fits. A step that is known to be far too large takes long.
   const auto add = [&](const char* key, std::int64_t Configuration::Train::*value, bool halves) {
-    Configuration changed = configuration;
+    Experiment changed = experiment;
     Configuration::Train& train = changed.train;
     for (std::int64_t parts = 2;; parts *= 2) {
       train.*value = halves ? train.*value / 2 : train.*value * 2;
@@ -150,24 +151,24 @@ std::string what_would_fit(const Configuration& configuration, std::int64_t avai
   constexpr std::int64_t mebibyte = 1 << 20, most_saved = 64;  // times: no plan takes so much less
   const std::int64_t budget = available / mebibyte * mebibyte;
   if (needed / most_saved > available || budget == 0) return text;
-  const PlannerResult planned = plan_within(configuration, budget);
+  const PlannerResult planned = plan_within(experiment, budget);
   return text + fmt::format("\n  {}memory.budget={}MiB{}: {}{}",
-                            configuration.memory.policy == "auto" ? "" : "memory.policy=auto ", budget / mebibyte,
-                            configuration.memory.budget_of == "peak" ? "" : " memory.budget_of=peak",
+                            experiment.memory.policy == "auto" ? "" : "memory.policy=auto ", budget / mebibyte,
+                            experiment.memory.budget_of == "peak" ? "" : " memory.budget_of=peak",
                             planned.fits ? "plans memory within it, " : "too little, ", planned.plan.text);
 }
 
-void rethrow_with_advice(const Configuration& configuration, bool with_loader) {
+void rethrow_with_advice(const Experiment& experiment, bool with_loader) {
   const auto report = [&](const std::string& message, std::int64_t available) {
     std::string advice;
     try {
-      advice = what_would_fit(configuration, available, with_loader);
+      advice = what_would_fit(experiment, available, with_loader);
     } catch (const std::exception&) {  // not even room for a plan
       advice = "A smaller train.batch_size, train.accumulate or another memory.policy needs less.";
     }
     fail("{}\n{}", message, advice);
   };
-  const Device device = existing_device(configuration);
+  const Device device = existing_device(experiment);
   const std::int64_t available = allocator(device).available();
   try {
     throw;

@@ -1,7 +1,7 @@
 // Whether training fits into memory, and what would where it does not.
 #pragma once
 
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 #include "apps/train/measure.h"
 #include "core/device.h"
 
@@ -11,10 +11,10 @@ namespace lacuna::apps {
 
 /// Refuses a configuration whose training would not fit into the memory of its device, before anything is built.
 /// `with_loader`: batches are prepared ahead, for the evaluation too.
-void require_fit(const Configuration& configuration, Device device, bool with_loader);
+void require_fit(const Experiment& experiment, Device device, bool with_loader);
 
 /// The same for the evaluation of a model alone.
-void require_fit_to_evaluate(const Configuration& configuration);
+void require_fit_to_evaluate(const Experiment& experiment);
 
 /// Bytes of the process outside tensors: those it holds now, and those that a run adds.
 std::int64_t memory_beside_tensors();
@@ -30,19 +30,19 @@ bool evaluation_is_highest(const Measurement& planned);
 
 /// Settings that fit into `available` bytes, a line each, with the keys to set: the batch halved until it fits;
 /// `accumulate` doubled; the planner's answer to such a budget. `needed`: by the configuration as it is, if known.
-std::string what_would_fit(const Configuration& configuration, std::int64_t available, bool with_loader,
+std::string what_would_fit(const Experiment& experiment, std::int64_t available, bool with_loader,
                            std::int64_t needed = 0);
 
 /// Rethrows the current exception; an out-of-memory error gets advice on settings that would fit.
-[[noreturn]] void rethrow_with_advice(const Configuration& configuration, bool with_loader);
+[[noreturn]] void rethrow_with_advice(const Experiment& experiment, bool with_loader);
 
 /// Calls `work`, which trains. An out-of-memory error in it gets advice on settings that would fit.
 template <class Work>
-auto with_advice_when_exhausted(const Configuration& configuration, bool with_loader, const Work& work) {
+auto with_advice_when_exhausted(const Experiment& experiment, bool with_loader, const Work& work) {
   try {
     return work();
   } catch (...) {  // the tensors of `work` are freed by now, so planning has room
-    rethrow_with_advice(configuration, with_loader);
+    rethrow_with_advice(experiment, with_loader);
   }
 }
 

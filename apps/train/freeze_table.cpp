@@ -112,15 +112,15 @@ std::vector<FreezeRow> folded(const std::vector<FreezeRow>& rows, const Parts& p
 
 }  // namespace
 
-std::vector<FreezeRow> freeze_table(const Configuration& configuration) {
-  Setup setup(configuration, Device::meta);
+std::vector<FreezeRow> freeze_table(const Experiment& experiment) {
+  Setup setup(experiment, Device::meta);
   const Model& model = setup.model();
   if (setup.trainable_count() == model.parameter_count()) return {};
-  const bool trains = setup.trainable_count() > 0 || configuration.image_gradient;
+  const bool trains = setup.trainable_count() > 0 || experiment.image_gradient;
   // Adaptive policies choose bits after one step.
   if (trains && adaptive_of(setup.policy()) != nullptr)
-    setup.trainer().step(made_up_batch(configuration, setup), 0, configuration.optimizer.lr);
-  std::vector<Batch> batch = made_up_batch(configuration, setup);
+    setup.trainer().step(made_up_batch(experiment, setup), 0, experiment.optimizer.lr);
+  std::vector<Batch> batch = made_up_batch(experiment, setup);
   Tape tape(setup.policy());
   UnneededInputs uses;
   const Variable loss = [&] {

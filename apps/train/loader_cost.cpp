@@ -20,11 +20,11 @@ double thread_seconds() {
 
 }  // namespace
 
-std::optional<double> loader_cost(const Configuration& resolved, std::int64_t batches) {
-  const Configuration::Data& data = resolved.data;
+std::optional<double> loader_cost(const Experiment& experiment, std::int64_t batches) {
+  const Configuration::Data& data = experiment.data;
   if (dataset_kinds().get(data.name).reads_files && data.source.path.empty()) return {};
   const Batches all =
-      batches_of(resolved, open_dataset(data.name, dataset_options(resolved, Split::train)), Split::train);
+      batches_of(experiment, open_dataset(data.name, dataset_options(experiment, Split::train)), Split::train);
   const BatchMemory memory = all.allocate();
   Sample sample;
   const std::int64_t timed = std::min(batches, std::max<std::int64_t>(all.count() - 1, 1));

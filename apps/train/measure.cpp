@@ -23,7 +23,7 @@ namespace lacuna::apps {
 namespace {
 
 /// Whether batches lie in the host's memory, beside the device that the configuration names.
-bool batches_on_host(const Configuration& configuration) { return device_of(configuration).kind == DeviceKind::cuda; }
+bool batches_on_host(const Experiment& experiment) { return device_of(experiment).kind == DeviceKind::cuda; }
 
 /// Uniform values: numbers in [-2, 2), whole numbers in their range; for a model on `meta` zeros at most. Images and
 /// classes have the draws that they had before there were other fields.
@@ -56,17 +56,16 @@ Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, 
 }
 
 /// Tokens of each sample: `data.length` in turn, otherwise the longest that the data set has and the model takes.
-std::vector<std::int64_t> made_up_lengths(const Configuration& configuration, const SampleFields& inputs,
+std::vector<std::int64_t> made_up_lengths(const Experiment& experiment, const SampleFields& inputs,
                                           std::int64_t samples) {
   std::int64_t longest = inputs.front().shape.front();
-  if (inputs.front().collation != Collation::stacked && configuration.data.source.lengths.empty()) {
-    const SampleFields fields =
-        describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).fields;
+  if (inputs.front().collation != Collation::stacked && experiment.data.source.lengths.empty()) {
+    const SampleFields& fields = experiment.samples.fields;
     const auto same = std::ranges::find(fields, inputs.front().name, &SampleField::name);
     if (same != fields.end()) longest = std::min(longest, same->shape.front());
   }
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), longest);
-  if (const std::vector<std::int64_t>& given = configuration.data.source.lengths; !given.empty())
+  if (const std::vector<std::int64_t>& given = experiment.data.source.lengths; !given.empty())
     for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = static_cast<std::int64_t>(given[i % given.size()]);
   return lengths;
 }
@@ -87,21 +86,21 @@ std::int64_t bytes_ahead(const Batch& batch, const SampleFields& inputs, const S
   return bytes;
 }
 
-std::vector<Batch> made_up_batch(const Configuration& configuration, const Model& model, const Task& task,
+std::vector<Batch> made_up_batch(const Experiment& experiment, const Model& model, const Task& task,
                                  Split split = Split::train) {
-  const std::int64_t parts = configuration.train.accumulate,
-                     samples = configuration.train.batch_size / parts / configuration.ranks.count;
-  const Device of_model = model.context().device, device = batches_on_host(configuration) ? Device::cpu : of_model;
+  const std::int64_t parts = experiment.train.accumulate,
+                     samples = experiment.train.batch_size / parts / experiment.process.ranks;
+  const Device of_model = model.context().device, device = batches_on_host(experiment) ? Device::cpu : of_model;
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
   std::vector<Batch> batch;
-  const std::vector<std::int64_t> lengths = made_up_lengths(configuration, model.inputs(), samples);
+  const std::vector<std::int64_t> lengths = made_up_lengths(experiment, model.inputs(), samples);
   const SampleFields targets = task.targets();
-  const bool mixes = mixing_of(configuration) != nullptr;
+  const bool mixes = mixing_of(experiment) != nullptr;
   for (std::int64_t part = 0; part < parts; ++part) {
     Batch& made = batch.emplace_back();
     for (const SampleFields& fields : {model.inputs(), targets})
       for (SampleField field : fields) {
-        if (field.kind == FieldKind::pixels && gives_pixels(configuration, split)) {
+        if (field.kind == FieldKind::pixels && gives_pixels(experiment, split)) {
           field.dtype = DType::u8;
           std::vector<float> table(static_cast<std::size_t>(field.shape.back()), 4 / 255.0F);
           table.resize(2 * table.size(), -2);
@@ -111,7 +110,7 @@ std::vector<Batch> made_up_batch(const Configuration& configuration, const Model
         set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device, of_model), lengths);
       }
     if (const SampleField* const label = mixes ? find_field(targets, FieldKind::label) : nullptr)
-      made.set(label->name, mixed_labels(made[label->name], configuration.model.num_classes));
+      made.set(label->name, mixed_labels(made[label->name], experiment.model.num_classes));
     made.samples = samples;
     made.first = part * samples;
   }
@@ -120,21 +119,21 @@ std::vector<Batch> made_up_batch(const Configuration& configuration, const Model
 
 }  // namespace
 
-std::vector<Batch> made_up_batch(const Configuration& configuration, const Setup& setup) {
-  return made_up_batch(configuration, setup.model(), setup.task());
+std::vector<Batch> made_up_batch(const Experiment& experiment, const Setup& setup) {
+  return made_up_batch(experiment, setup.model(), setup.task());
 }
 
-Measurement describe(const Configuration& configuration, const Setup& setup) {
+Measurement describe(const Experiment& experiment, const Setup& setup) {
   Measurement result;
-  result.model = configuration.model.name;
+  result.model = experiment.model.name;
   result.device = setup.model().context().device;
-  result.precision = configuration.train.precision;
-  result.batch_size = configuration.train.batch_size;
+  result.precision = experiment.train.precision;
+  result.batch_size = experiment.train.batch_size;
   result.threads = threads();
-  result.workers = configuration.data.workers;
+  result.workers = experiment.data.workers;
   result.policy = setup.policy().name();
   result.divides_anew = adaptive_of(setup.policy()) != nullptr;
-  result.plan = configuration.memory.plan;
+  result.plan = experiment.plan;
   result.parameters = setup.parameter_count();
   result.features = setup.planned_features();
   result.trainable = setup.trainable_count();
@@ -162,20 +161,20 @@ StepHooks SavedByPath::hooks(Device device, Observer* observer) {
   return {.after_forward = [this, device](Tape& tape) { note(tape, device); }, .observer = observer};
 }
 
-Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options) {
-  Setup setup(configuration, device);
-  return measure(setup, configuration, options);
+Measurement measure(const Experiment& experiment, Device device, const MeasureOptions& options) {
+  Setup setup(experiment, device);
+  return measure(setup, experiment, options);
 }
 
-Measurement measure(Setup& setup, const Configuration& configuration, const MeasureOptions& options) {
+Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOptions& options) {
   const Device device = setup.model().context().device;
-  const PlannedDeviceScope planned(device_of(configuration).kind);
-  if (setup.trainable_count() == 0 && !configuration.image_gradient)
+  const PlannedDeviceScope planned(device_of(experiment).kind);
+  if (setup.trainable_count() == 0 && !experiment.image_gradient)
     reject(
         "freeze: no parameter is left to train; `freeze.train` names those that are, `freeze.freeze` those that are "
         "not");
-  const auto batch = [&] { return made_up_batch(configuration, setup); };
-  Measurement result = describe(configuration, setup);
+  const auto batch = [&] { return made_up_batch(experiment, setup); };
+  Measurement result = describe(experiment, setup);
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
   const bool measures = adaptive_of(setup.policy()) != nullptr;
@@ -185,7 +184,7 @@ Measurement measure(Setup& setup, const Configuration& configuration, const Meas
     return of.calibration_seconds;
   };
   const int warm_up = std::max(options.warm_up, measures ? 1 : 0);
-  if (!batches_on_host(configuration))
+  if (!batches_on_host(experiment))
     for (const Batch& part : batch()) {
       result.batch += part.bytes();
       result.ahead += bytes_ahead(part, setup.model().inputs(), setup.task().targets());
@@ -195,23 +194,22 @@ Measurement measure(Setup& setup, const Configuration& configuration, const Meas
   Trainer trainer = setup.trainer();
   SavedByPath saved;
   for (int i = 0; i < warm_up; ++i)
-    seconds_of_measuring(trainer.step(batch(), i, configuration.optimizer.lr, saved.hooks(device)));
+    seconds_of_measuring(trainer.step(batch(), i, experiment.optimizer.lr, saved.hooks(device)));
   if (!measures) account.reset_peak();  // a step that measures holds more, and is the run's as the others are
   StepResult last;
   for (int i = 0; i < options.steps; ++i) {
     std::vector<Batch> parts = batch();
     const auto begin = now();
-    last =
-        trainer.step(std::move(parts), warm_up + i, configuration.optimizer.lr, saved.hooks(device, options.observer));
+    last = trainer.step(std::move(parts), warm_up + i, experiment.optimizer.lr, saved.hooks(device, options.observer));
     steps.push_back(since(begin) - seconds_of_measuring(last));
   }
   if (device != Device::meta)
-    read_times(std::move(steps), std::move(measurements), setup.policy(), configuration.train.accumulate, result);
+    read_times(std::move(steps), std::move(measurements), setup.policy(), experiment.train.accumulate, result);
   refuse_unmatched(setup.policy());  // nested regions are seen in backward
   read_account(account, last.saved_bytes, result);
   result.saved_by_path = saved.bytes();
   if (device == Device::meta) {
-    const EvaluationBytes evaluation = measure_evaluation(setup, configuration);
+    const EvaluationBytes evaluation = measure_evaluation(setup, experiment);
     result.evaluation_ahead = evaluation.ahead;
     result.evaluation_peak = evaluation.peak;
     return result;
@@ -220,9 +218,9 @@ Measurement measure(Setup& setup, const Configuration& configuration, const Meas
   return result;
 }
 
-EvaluationBytes measure_evaluation(Setup& setup, const Configuration& configuration) {
+EvaluationBytes measure_evaluation(Setup& setup, const Experiment& experiment) {
   Ledger& account = ledger(setup.model().context().device);
-  Configuration evaluated = configuration;
+  Experiment evaluated = experiment;
   evaluated.train.batch_size /= std::exchange(evaluated.train.accumulate, 1);
   evaluated.data.mix = {};
   EvaluationBytes bytes;
@@ -230,14 +228,14 @@ EvaluationBytes measure_evaluation(Setup& setup, const Configuration& configurat
     model.set_training(false);
     account.reset_peak();
     Batch samples = std::move(made_up_batch(evaluated, model, setup.task(), Split::validation).front());
-    if (!batches_on_host(configuration))
+    if (!batches_on_host(experiment))
       bytes.ahead = std::max(bytes.ahead, bytes_ahead(samples, model.inputs(), setup.task().targets()));
     run(std::move(samples));
     bytes.peak = std::max(bytes.peak, account.peak());
   };
   if (setup.heads() != nullptr)  // features, which come from both splits
     pass(setup.classifier(), [&](Batch samples) { setup.classifier().forward(std::move(samples)); });
-  if (const std::int64_t all = configuration.data.source.validation_size; all > 0)
+  if (const std::int64_t all = experiment.data.source.validation_size; all > 0)
     evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
   pass(setup.model(), [&](Batch samples) { setup.task().run(setup.model(), std::move(samples), TaskMode::evaluate); });
   return bytes;

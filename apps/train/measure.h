@@ -59,12 +59,12 @@ struct Measurement {
 };
 
 /// The figures that are known before anything is measured.
-Measurement describe(const Configuration& configuration, const Setup& setup);
+Measurement describe(const Experiment& experiment, const Setup& setup);
 
 /// A batch of `configuration.train.batch_size` made-up samples, or a rank's part of it, cut into `accumulate`
 /// micro-batches. Labels have the form
 /// of mixed ones where the configuration mixes.
-std::vector<Batch> made_up_batch(const Configuration& configuration, const Setup& setup);
+std::vector<Batch> made_up_batch(const Experiment& experiment, const Setup& setup);
 
 struct MeasureOptions {
   int warm_up = 0;
@@ -73,15 +73,15 @@ struct MeasureOptions {
 };
 
 /// Runs training steps of a built model on a made-up batch.
-Measurement measure(Setup& setup, const Configuration& configuration, const MeasureOptions& options = {});
+Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOptions& options = {});
 /// The same of a model that is built for it.
-Measurement measure(const Configuration& configuration, Device device, const MeasureOptions& options = {});
+Measurement measure(const Experiment& experiment, Device device, const MeasureOptions& options = {});
 
 struct EvaluationBytes {
   std::int64_t ahead = 0, peak = 0;  // of one batch that is prepared ahead, and at the highest
 };
 /// Runs an evaluation of one batch; the model evaluates afterwards.
-EvaluationBytes measure_evaluation(Setup& setup, const Configuration& configuration);
+EvaluationBytes measure_evaluation(Setup& setup, const Experiment& experiment);
 
 /// Bytes of the batches and samples that a loader prefetches.
 std::int64_t prepared_ahead(const std::vector<Held>& holders);

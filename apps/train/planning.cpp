@@ -30,47 +30,48 @@ namespace {
 
 namespace fs = std::filesystem;
 
-AutoOptions options_of(const Configuration& configuration) {
-  return read_options<AutoOptions>("memory policy auto", configuration.memory.options);
+AutoOptions options_of(const Experiment& experiment) {
+  return read_options<AutoOptions>("memory policy auto", experiment.memory.options);
 }
 
-Configuration without_policy(Configuration configuration) {
-  configuration.memory = {};
-  return configuration;
+Experiment without_policy(Experiment experiment) {
+  experiment.memory = {};
+  experiment.plan.reset();
+  return experiment;
 }
 
 /// A model built on `meta`, for any number of steps under any policy.
 class MetaModel {
  public:
-  explicit MetaModel(const Configuration& configuration)
-      : configuration_(without_policy(configuration)), setup_(configuration_, Device::meta) {}
+  explicit MetaModel(const Experiment& experiment)
+      : experiment_(without_policy(experiment)), setup_(experiment_, Device::meta) {}
 
   StepBytes step(MemoryPolicy& policy, Observer* observer) {
-    const PlannedDeviceScope planned(device_of(configuration_).kind);
+    const PlannedDeviceScope planned(device_of(experiment_).kind);
     Ledger& account = ledger(Device::meta);
     account.reset_peak();
     const StepResult result =
-        setup_.trainer(policy).step(made_up_batch(configuration_, setup_), 0, 0, {.observer = observer});
+        setup_.trainer(policy).step(made_up_batch(experiment_, setup_), 0, 0, {.observer = observer});
     return {result.saved_bytes, account.peak()};
   }
   /// A step and an evaluation under `exact`.
-  Measurement measure() { return apps::measure(setup_, configuration_); }
+  Measurement measure() { return apps::measure(setup_, experiment_); }
   Setup& setup() { return setup_; }
 
  private:
-  Configuration configuration_;
+  Experiment experiment_;
   Setup setup_;
 };
 
 /// A batch of the training set; made-up samples if its files are not known, or if the model reads computed features.
-Batch example_batch(const Configuration& configuration, const Setup& setup, std::string& source) {
-  const Configuration::Data& data = configuration.data;
+Batch example_batch(const Experiment& experiment, const Setup& setup, std::string& source) {
+  const Configuration::Data& data = experiment.data;
   if (setup.heads() != nullptr || (dataset_kinds().get(data.name).reads_files && data.source.path.empty())) {
     source = "measured on made-up samples";
-    return std::move(made_up_batch(configuration, setup).front());
+    return std::move(made_up_batch(experiment, setup).front());
   }
   const Batches batches =
-      batches_of(configuration, open_dataset(data.name, dataset_options(configuration, Split::train)), Split::train);
+      batches_of(experiment, open_dataset(data.name, dataset_options(experiment, Split::train)), Split::train);
   source = fmt::format("measured on {} samples of {}", batches.size(), data.name);
   Sample sample;
   return batches.read(0, 0, batches.allocate(), sample);
@@ -78,20 +79,21 @@ Batch example_batch(const Configuration& configuration, const Setup& setup, std:
 
 /// The sensitivities of saved tensors from one forward and backward pass over a few samples: the same in every run with
 /// as many threads. Empty if nothing is computed.
-MeasuredSensitivities measure_sensitivities(const Configuration& configuration, ErrorMeasure measure) {
-  const Device device = available_device(configuration);
+MeasuredSensitivities measure_sensitivities(const Experiment& experiment, ErrorMeasure measure) {
+  const Device device = available_device(experiment);
   if (device == Device::meta) return {};
   warn_if_crowded();
-  Configuration small = without_policy(configuration);
+  Experiment small = without_policy(experiment);
   constexpr std::int64_t samples = 4;
-  small.train.batch_size = std::min(samples, configuration.train.batch_size / configuration.train.accumulate);
+  small.train.batch_size = std::min(samples, experiment.train.batch_size / experiment.train.accumulate);
   small.train.accumulate = 1;
   small.train.ema_decay = 0;
   small.ranks = {};
+  small.process = {};
   small.optimizer = {};
   small.optimizer.name = "sgd";  // without momentum it has no state
   const std::unique_ptr<MemoryPolicy> policy =
-      make_policy("fixed", {{"bits", 8.0}, {"group_size", static_cast<double>(options_of(configuration).group_size)}});
+      make_policy("fixed", {{"bits", 8.0}, {"group_size", static_cast<double>(options_of(experiment).group_size)}});
   Setup setup(small, device);
   const RandomStateScope random({.seed = static_cast<std::uint64_t>(small.train.seed), .step = 0});
   Tape tape(*policy);
@@ -114,20 +116,20 @@ MeasuredSensitivities measure_sensitivities(const Configuration& configuration, 
 }
 
 /// Other settings to change if not even the smallest plan fits.
-std::string what_takes_less(const Configuration& configuration, const Measurement& measured, std::int64_t least) {
-  const bool of_saved = configuration.memory.budget_of == "saved",
+std::string what_takes_less(const Experiment& experiment, const Measurement& measured, std::int64_t least) {
+  const bool of_saved = experiment.memory.budget_of == "saved",
              evaluates = !of_saved && evaluation_is_highest(measured);
   std::string text;
-  if (!options_of(configuration).codes && !evaluates) text += " memory.codes: true may come to less.";
-  if (configuration.train.batch_size > configuration.train.accumulate)
+  if (!options_of(experiment).codes && !evaluates) text += " memory.codes: true may come to less.";
+  if (experiment.train.batch_size > experiment.train.accumulate)
     text += " A larger train.accumulate or a smaller train.batch_size takes less.";
   if (evaluates) text += " An evaluation takes the most, with as many images at once as a micro-batch has.";
   const std::int64_t of_training = at(measured.memory, Purpose::gradients) + at(measured.memory, Purpose::optimizer);
   constexpr std::int64_t worth_saying = 20;  // a part of all
   if (of_saved || of_training < least / worth_saying) return text;
   std::vector<std::string_view> ways;
-  if (!configuration.optimizer.in_backward && !evaluates) ways.emplace_back("optimizer.in_backward");
-  if (configuration.optimizer.state == "f32") ways.emplace_back("optimizer.state: int8");
+  if (!experiment.optimizer.in_backward && !evaluates) ways.emplace_back("optimizer.in_backward");
+  if (experiment.optimizer.state == "f32") ways.emplace_back("optimizer.state: int8");
   ways.emplace_back("a frozen part of the model");
   return text + fmt::format(" Parameters, gradients and the optimizer's state are {} of it: less with {}.",
                             format_bytes(at(measured.memory, Purpose::parameters) + of_training),
@@ -145,12 +147,12 @@ MemoryPlan read_plan(const fs::path& path) {
 
 class BudgetPlanner {
  public:
-  BudgetPlanner(const Configuration& configuration, const CostTable& costs)
-      : configuration_(configuration),
-        options_(options_of(configuration)),
-        model_(configuration),
-        costs_(with_store(configuration.memory, costs)) {
-    const Configuration::Memory& memory = configuration.memory;
+  BudgetPlanner(const Experiment& experiment, const CostTable& costs)
+      : experiment_(experiment),
+        options_(options_of(experiment)),
+        model_(experiment),
+        costs_(with_store(experiment.memory, costs)) {
+    const Configuration::Memory& memory = experiment.memory;
     of_saved_ = memory.budget_of == "saved";
     if (!memory.budget.empty()) budget_ = parse_bytes(memory.budget);
     if (memory.budget_of == "process" && budget_ > 0) {
@@ -194,13 +196,13 @@ class BudgetPlanner {
         .floor = evaluation_need(measured_),
         .quantize = options_.codes,
         .group_size = options_.group_size,
-        .micro_batches = configuration_.train.accumulate,
+        .micro_batches = experiment_.train.accumulate,
         .store = store_.get(),
-        .store_budget = store_budget(configuration_.memory),
+        .store_budget = store_budget(experiment_.memory),
         .costs = costs_,
         .usual_sensitivity = error * error / code_variance(4),
         .noise_price = options_.noise_price};
-    if (measures) options.sensitivities = [&] { return measure_sensitivities(configuration_, measure); };
+    if (measures) options.sensitivities = [&] { return measure_sensitivities(experiment_, measure); };
     return lacuna::plan_memory(options);
   }
 
@@ -213,8 +215,8 @@ class BudgetPlanner {
         "bytes), with {} recomputed regions{}.{}",
         format_bytes(budget_ + beside_),
         beside_ > 0 ? fmt::format(", less {} that the process takes beside its tensors,", format_bytes(beside_)) : "",
-        configuration_.train.batch_size, format_bytes(least.bytes), least.bytes, least.regions.size(),
-        least.quantizes() ? " and one bit an element" : "", what_takes_less(configuration_, measured_, least.bytes));
+        experiment_.train.batch_size, format_bytes(least.bytes), least.bytes, least.regions.size(),
+        least.quantizes() ? " and one bit an element" : "", what_takes_less(experiment_, measured_, least.bytes));
   }
 
  private:
@@ -222,7 +224,7 @@ class BudgetPlanner {
     return of_saved_ ? bytes.saved : std::max(bytes.peak + prefetched(measured_), evaluation_need(measured_));
   }
 
-  const Configuration& configuration_;
+  const Experiment& experiment_;
   AutoOptions options_;
   MetaModel model_;
   CostTable costs_;
@@ -261,14 +263,14 @@ std::int64_t parse_bytes(const std::string& text, std::string_view key) {
   reject("{}: expected bytes as 6GiB, 1.5GB or 800MiB, got {}", key, text);
 }
 
-void plan_memory(Configuration& configuration, const CostTable& costs, const fs::path& recorded) {
-  Configuration::Memory& memory = configuration.memory;
+void plan_memory(Experiment& experiment, const CostTable& costs, const fs::path& recorded) {
+  const Configuration::Memory& memory = experiment.memory;
   if (memory.policy != "auto") return;
   if (memory.budget.empty() && memory.plan_file.empty())
     reject("memory.policy: auto needs memory.budget: how much memory there is, as 6GiB");
   if (!memory.rules.empty() || !memory.recompute.empty())
     reject("memory.policy: auto chooses `rules` and `recompute` itself: expected none");
-  BudgetPlanner planner(configuration, costs);
+  BudgetPlanner planner(experiment, costs);
   std::error_code ignored;
   const bool has_recorded = !recorded.empty() && fs::exists(recorded, ignored);
   // A run that goes on has its plan; the file that it began with may be gone.
@@ -276,7 +278,7 @@ void plan_memory(Configuration& configuration, const CostTable& costs, const fs:
     MemoryPlan plan = read_plan(memory.plan_file);
     if (const std::string problem = planner.problem_of(plan); !problem.empty())
       reject("memory.plan: {} cannot be used: {}", memory.plan_file, problem);
-    memory.plan = std::move(plan);
+    experiment.plan = std::move(plan);
     return;
   }
   std::string unused;
@@ -285,7 +287,7 @@ void plan_memory(Configuration& configuration, const CostTable& costs, const fs:
       MemoryPlan plan = read_plan(recorded);
       const std::string problem = planner.problem_of(plan);
       if (problem.empty()) {
-        memory.plan = std::move(plan);
+        experiment.plan = std::move(plan);
         return;
       }
       unused = fmt::format("the plan of {} no longer fits ({}): planned anew: ", recorded.string(), problem);
@@ -294,18 +296,18 @@ void plan_memory(Configuration& configuration, const CostTable& costs, const fs:
     }
   }
   if (memory.budget.empty()) reject("memory.plan: cannot read {}; {}", memory.plan_file, unused);
-  memory.plan = planner.make();
-  memory.plan->text = unused + memory.plan->text;
+  experiment.plan = planner.make();
+  experiment.plan->text = unused + experiment.plan->text;
 }
 
-PlannerResult plan_within(Configuration configuration, std::int64_t budget) {
-  configuration.memory = {};
-  configuration.memory.budget = fmt::format("{}B", budget);
-  return BudgetPlanner(configuration, machine_costs()).plan(false);
+PlannerResult plan_within(Experiment experiment, std::int64_t budget) {
+  experiment = without_policy(std::move(experiment));
+  experiment.memory.budget = fmt::format("{}B", budget);
+  return BudgetPlanner(experiment, machine_costs()).plan(false);
 }
 
-void plan_memory(Configuration& configuration, const fs::path& recorded) {
-  plan_memory(configuration, machine_costs(), recorded);
+void plan_memory(Experiment& experiment, const fs::path& recorded) {
+  plan_memory(experiment, machine_costs(), recorded);
 }
 
 }  // namespace lacuna::apps

@@ -8,18 +8,18 @@
 
 namespace lacuna::apps {
 
-Configuration with_policy(const Configuration& read, const std::string& choice) {
+Experiment with_policy(const Experiment& read, const std::string& choice) {
   const std::size_t colon = std::min(choice.find(':'), choice.size());
   const std::string policy = choice.substr(0, colon), value = choice.substr(std::min(colon + 1, choice.size()));
-  Configuration configuration = read;
-  if (choice == read.memory.policy) return configuration;
+  Experiment experiment = read;
+  if (choice == read.memory.policy) return experiment;
   memory_policies().get(policy);
-  Configuration::Memory& memory = configuration.memory;
+  Configuration::Memory& memory = experiment.memory;
   memory.policy = policy;
   if (policy != read.memory.policy) {  // they are the other's
     memory.options.clear();
     memory.plan_file.clear();
-    memory.plan.reset();
+    experiment.plan.reset();
   }
   if (colon < choice.size() && policy == "auto") {
     memory.budget = value;
@@ -36,17 +36,17 @@ Configuration with_policy(const Configuration& read, const std::string& choice) 
       reject("expected bits behind {}:, got \"{}\"", policy, value);
     memory.options["bits"] = bits;
   }
-  return configuration;
+  return experiment;
 }
 
-Configuration under_policy(const Configuration& read, const std::string& choice) {
-  Configuration configuration = with_policy(read, choice);
-  plan_memory(configuration);
-  return configuration;
+Experiment under_policy(const Experiment& read, const std::string& choice) {
+  Experiment experiment = with_policy(read, choice);
+  plan_memory(experiment);
+  return experiment;
 }
 
-std::string policy_title(const Configuration& configuration) {
-  const Configuration::Memory& memory = configuration.memory;
+std::string policy_title(const Experiment& experiment) {
+  const Configuration::Memory& memory = experiment.memory;
   if (memory.policy == "auto") return "auto:" + (memory.budget.empty() ? memory.plan_file : memory.budget);
   const Options& defaults = memory_policies().get(memory.policy).options;
   const lacuna::Field* const bits = defaults.find("bits");

@@ -114,29 +114,29 @@ void on_each(Communicator& ranks, const std::function<void()>& f) {
   std::_Exit(run_failed);
 }
 
-Configuration as_rank(Configuration configuration, int rank, int count) {
-  configuration.ranks.rank = rank;
-  configuration.ranks.count = count;
-  const Configuration::Train& train = configuration.train;
+Experiment as_rank(Experiment experiment, int rank, int count) {
+  experiment.process.rank = rank;
+  experiment.process.ranks = count;
+  const Configuration::Train& train = experiment.train;
   const std::int64_t parts = count * train.accumulate;
   if (train.batch_size % parts != 0)
     reject(
         "train.batch_size: {} samples are those of all ranks together: expected a multiple of {}, for {} ranks that "
         "take train.accumulate ({}) micro-batches each",
         train.batch_size, parts, count, train.accumulate);
-  return configuration;
+  return experiment;
 }
 
-Configuration on_ranks(Configuration configuration, Communicator& ranks) {
-  if (ranks.size() == 1) return configuration;
+Experiment on_ranks(Experiment experiment, Communicator& ranks) {
+  if (ranks.size() == 1) return experiment;
   ranks.describe("start");
   on_each(ranks, [&] {
-    if (trains_on_features(configuration))
+    if (trains_on_features(experiment))
       reject("task.name: {} trains on cached features, which one process does: expected no launcher",
-             configuration.task.name);
-    configuration = as_rank(std::move(configuration), ranks.rank(), ranks.size());
+             experiment.task.name);
+    experiment = as_rank(std::move(experiment), ranks.rank(), ranks.size());
   });
-  Configuration same = configuration;
+  Experiment same = experiment;
   same.train.threads = 0;  // machines may differ
   const std::vector<std::string> all = all_gather_texts(ranks, to_yaml(same));
   for (std::size_t rank = 1; rank < all.size(); ++rank)
@@ -144,20 +144,20 @@ Configuration on_ranks(Configuration configuration, Communicator& ranks) {
       reject("the configuration of rank {} differs from that of rank 0: `{}`, expected `{}`", rank,
              first_difference(all[rank], all.front()), first_difference(all.front(), all[rank]));
   const Machine machine = machine_of_rank(ranks);
-  configuration.ranks.on_machine = machine.ranks;
-  configuration.ranks.index_on_machine = machine.index;
-  std::int64_t& threads = configuration.train.threads;
+  experiment.process.on_machine = machine.ranks;
+  experiment.process.index_on_machine = machine.index;
+  std::int64_t& threads = experiment.train.threads;
   if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) threads = machine.processors;
-  return configuration;
+  return experiment;
 }
 
-void plan_memory_together(Configuration& configuration, const std::filesystem::path& recorded, Communicator& ranks) {
-  if (ranks.size() == 1) return plan_memory(configuration, recorded);
-  if (configuration.memory.policy != "auto") return;
+void plan_memory_together(Experiment& experiment, const std::filesystem::path& recorded, Communicator& ranks) {
+  if (ranks.size() == 1) return plan_memory(experiment, recorded);
+  if (experiment.memory.policy != "auto") return;
   ranks.describe("memory plan");
-  if (ranks.rank() == 0) plan_memory(configuration, recorded);
-  const std::string plan = broadcast_text(ranks, ranks.rank() == 0 ? to_json(*configuration.memory.plan) : "");
-  if (ranks.rank() != 0) configuration.memory.plan = parse_plan(plan, "the plan of rank 0");
+  if (ranks.rank() == 0) plan_memory(experiment, recorded);
+  const std::string plan = broadcast_text(ranks, ranks.rank() == 0 ? to_json(*experiment.plan) : "");
+  if (ranks.rank() != 0) experiment.plan = parse_plan(plan, "the plan of rank 0");
 }
 
 }  // namespace lacuna::apps

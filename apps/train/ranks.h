@@ -2,7 +2,7 @@
 #pragma once
 
 #include "apps/command.h"
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 #include "core/communicator.h"
 
 #include <filesystem>
@@ -19,13 +19,13 @@ ExitCode run_as_rank(double timeout, const std::function<ExitCode(Communicator& 
 void on_each(Communicator& ranks, const std::function<void()>& f);
 
 /// The configuration of rank `rank` of `count`. Refuses batches that they cannot share.
-Configuration as_rank(Configuration configuration, int rank, int count);
+Experiment as_rank(Experiment experiment, int rank, int count);
 
 /// The same for this rank. Without train.threads and OMP_NUM_THREADS, the ranks on a machine
 /// share its processors. Refuses a configuration that differs among them.
-Configuration on_ranks(Configuration configuration, Communicator& ranks);
+Experiment on_ranks(Experiment experiment, Communicator& ranks);
 
 /// As plan_memory; of several ranks rank 0 plans, and all have its plan.
-void plan_memory_together(Configuration& configuration, const std::filesystem::path& recorded, Communicator& ranks);
+void plan_memory_together(Experiment& experiment, const std::filesystem::path& recorded, Communicator& ranks);
 
 }  // namespace lacuna::apps

@@ -36,17 +36,14 @@ constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or t
 double without_sign_of_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
 
 /// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
-Setup make_training(const Dataset& samples, Configuration& whole, const std::optional<fs::path>& checkpoint,
+Setup make_training(const Dataset& samples, Experiment& experiment, const std::optional<fs::path>& checkpoint,
                     Communicator& ranks) {
-  count_class_weights(samples, whole);
-  Configuration configuration = whole;
-  if (checkpoint && !configuration.adapter.used()) configuration.model.from.clear();
-  // Features follow from the frozen weights. A damaged checkpoint is refused once it is read.
-  if (checkpoint && trains_on_features(configuration) && !is_damaged(*checkpoint))
-    configuration.model.from = checkpoint->string();
-  const Device device = existing_device(configuration);
-  require_fit(configuration, device, true);
-  return Setup(configuration, device, ranks);
+  count_class_weights(samples, experiment);
+  // `resume` reads the weights, but features follow from the frozen ones.
+  if (checkpoint && !experiment.adapter.used() && !trains_on_features(experiment)) experiment.weights.clear();
+  const Device device = existing_device(experiment);
+  require_fit(experiment, device, true);
+  return Setup(experiment, device, ranks);
 }
 
 [[noreturn]] void reject_damaged(const DamagedSample& damaged, const std::string& remedy) {
@@ -69,13 +66,13 @@ std::vector<std::pair<std::string, double>> values_of(const Evaluation& evaluati
 }
 
 /// The learning rates of a probe's heads.
-std::string task_rates(const Configuration& c) {
+std::string task_rates(const Experiment& c) {
   std::vector<double> rates;
   for (const Tree& rate : c.task.options.at("rates").items) rates.push_back(number_in(rate).value());
   return fmt::format("{}", fmt::join(rates, ", "));
 }
 
-TrainerOptions options_of(const Configuration& c, const Dataset& training_samples, const Setup& setup) {
+TrainerOptions options_of(const Experiment& c, const Dataset& training_samples, const Setup& setup) {
   const std::int64_t steps_per_epoch = training_samples.size() / c.train.batch_size;
   TrainerOptions options{
       .epochs = c.train.epochs,
@@ -105,25 +102,25 @@ TrainerOptions options_of(const Configuration& c, const Dataset& training_sample
 
 }  // namespace
 
-Run::Run(const Configuration& resolved, const std::optional<fs::path>& checkpoint, std::FILE* stream,
+Run::Run(const Experiment& experiment, const std::optional<fs::path>& checkpoint, std::FILE* stream,
          Communicator& ranks)
     : ranks_(ranks),
-      configuration_(resolved),
-      threads_(static_cast<int>(resolved.train.threads)),
+      experiment_(experiment),
+      threads_(static_cast<int>(experiment.train.threads)),
       display_(stream),
-      training_samples_(open_dataset(resolved.data.name, dataset_options(resolved, Split::train))),
-      validation_samples_(open_dataset(resolved.data.name, dataset_options(resolved, Split::validation))),
-      setup_(make_training(*training_samples_, configuration_, checkpoint, ranks)),
+      training_samples_(open_dataset(experiment.data.name, dataset_options(experiment, Split::train))),
+      validation_samples_(open_dataset(experiment.data.name, dataset_options(experiment, Split::validation))),
+      setup_(make_training(*training_samples_, experiment_, checkpoint, ranks)),
       features_(setup_.heads() == nullptr
                     ? std::nullopt
                     : std::optional<FeatureCache>(std::in_place, setup_, training_samples_, validation_samples_)),
       trainer_(setup_.state(), setup_.task(), batches(Split::train), batches(Split::validation),
-               options_of(resolved, *training_samples_, setup_)),
-      texts_beside_weights_(files_beside_weights(setup_.classifier(), describe_folder(resolved))) {}
+               options_of(experiment, *training_samples_, setup_)),
+      texts_beside_weights_(files_beside_weights(setup_.classifier(), describe_folder(experiment))) {}
 
 Batches Run::batches(Split split) const {
-  if (features_) return batches_of_ready(configuration_, features_->dataset(split), split);
-  return batches_of(configuration_, split == Split::train ? training_samples_ : validation_samples_, split);
+  if (features_) return batches_of_ready(experiment_, features_->dataset(split), split);
+  return batches_of(experiment_, split == Split::train ? training_samples_ : validation_samples_, split);
 }
 
 void Run::compute_features() {
@@ -145,23 +142,21 @@ void Run::compute_features() {
     }
     return InterruptGuard::signal() == 0;
   };
-  if (features_->compute(configuration_, setup_.classifier(), go_on))
+  if (features_->compute(experiment_, setup_.classifier(), go_on))
     display_.print(fmt::format("features computed in {}", clock_time(seconds_since(start))));
 }
 
 nlohmann::ordered_json Run::predicted_timeline() const {
-  Configuration configuration = configuration_;
-  if (!configuration.adapter.used()) configuration.model.from.clear();  // a resumed run's may be gone
-  return record_timeline(configuration, Device::meta, machine_costs());
+  return record_timeline(experiment_, Device::meta, machine_costs());
 }
 
 bool Run::measures_as_recorded() const {
   if (adaptive_of(setup_.policy()) == nullptr) return false;
   try {
-    const Configuration recorded = read_configuration(folder_->configuration(), {});
-    const Configuration::Train &now = configuration_.train, &then = recorded.train;
-    return recorded.memory.policy == configuration_.memory.policy &&
-           recorded.memory.options == configuration_.memory.options && then.threads == now.threads &&
+    const Experiment recorded = read_configuration(folder_->configuration(), {});
+    const Configuration::Train &now = experiment_.train, &then = recorded.train;
+    return recorded.memory.policy == experiment_.memory.policy &&
+           recorded.memory.options == experiment_.memory.options && then.threads == now.threads &&
            then.batch_size == now.batch_size && then.accumulate == now.accumulate;
   } catch (const Error&) {  // -c stands for a record that is gone or damaged, and it is written anew
     return false;
@@ -169,7 +164,7 @@ bool Run::measures_as_recorded() const {
 }
 
 std::int64_t Run::steps_of_run() const {
-  const Configuration::Train& train = configuration_.train;
+  const Configuration::Train& train = experiment_.train;
   const Progress& progress = trainer_.progress();
   const std::int64_t in_epoch = progress.totals.samples / train.batch_size;
   const std::int64_t left = (train.epochs - progress.epochs_evaluated) * trainer_.steps_per_epoch() - in_epoch;
@@ -220,7 +215,7 @@ int Run::run(const RunFolder& folder) {
   auto before = finished(folder);
   if (largest_of_ranks(ranks_, before ? 1 : 0) > 0) {
     summary_ = std::move(*before);
-    const Configuration::Train& train = configuration_.train;
+    const Configuration::Train& train = experiment_.train;
     std::vector<std::string_view> ended;  // what ended it
     if (trainer_.whole_epochs() >= train.epochs) ended.emplace_back("train.epochs");
     if (train.steps > 0 && trainer_.progress().step >= train.steps) ended.emplace_back("train.steps");
@@ -234,11 +229,11 @@ int Run::run(const RunFolder& folder) {
   }
   folder_ = folder;
   metrics_ = std::make_unique<MetricsLog>(folder, trainer_.progress());
-  if (configuration_.output.tensorboard) events_ = std::make_unique<EventLog>(folder.path());
+  if (experiment_.output.tensorboard) events_ = std::make_unique<EventLog>(folder.path());
   if (trainer_.progress().step > 0 && measures_as_recorded())  // the next measurement may come after the end
     if (const std::optional<double> last = metrics_->last("measuring")) figures_.set_calibration_before(*last);
-  folder_->save_configuration(to_yaml(with_absolute_paths(configuration_)));
-  folder_->save_plan(configuration_.memory.plan ? to_json(*configuration_.memory.plan) : std::string());
+  folder_->save_configuration(to_yaml(with_absolute_paths(experiment_)));
+  folder_->save_plan(experiment_.plan ? to_json(*experiment_.plan) : std::string());
   folder_->save_timeline(predicted_timeline().dump() + "\n");
   folder_->remove_summary();
   record_ = std::make_unique<RunRecord>(folder_->record(), threads(), trainer_.progress().step);
@@ -254,7 +249,7 @@ int Run::run(const RunFolder& folder) {
 }
 
 bool Run::train() {
-  ledger(device_of(configuration_)).reset_peak();
+  ledger(device_of(experiment_)).reset_peak();
   if (features_) compute_features();
   const TrainerEvents events{
       .before_step = [this] { figures_.step_begins(); },
@@ -285,7 +280,7 @@ int Run::train_and_summarize() {
   summary_ = summarize();
   if (stopped) summary_["stopped"] = true;
   DamagedInRun damaged;
-  if (configuration_.data.broken == "skip") {
+  if (experiment_.data.broken == "skip") {
     damaged = damaged_in_run(folder_->path() / "metrics.jsonl");
     summary_["damaged_files"] = damaged.files;
   }
@@ -320,16 +315,16 @@ std::string Run::closing_line() const {
 }
 
 void Run::announce() {
-  const Configuration::Train& train = configuration_.train;
+  const Configuration::Train& train = experiment_.train;
   display_.print(fmt::format("model {}: {} parameters, {} of them trained; {} on {}, {} threads; memory policy {}",
-                             configuration_.model.name, setup_.parameter_count(), setup_.trainable_count(),
+                             experiment_.model.name, setup_.parameter_count(), setup_.trainable_count(),
                              train.precision, train.device, train.threads, setup_.policy().name()));
-  if (configuration_.memory.plan) display_.print(configuration_.memory.plan->text);
+  if (experiment_.plan) display_.print(experiment_.plan->text);
   display_.print(
       fmt::format("data {}: {} training samples, {} to evaluate on; an epoch has {} steps of {} samples; run folder {}",
-                  configuration_.data.name, training_samples_->size(), validation_samples_->size(),
+                  experiment_.data.name, training_samples_->size(), validation_samples_->size(),
                   trainer_.steps_per_epoch(), train.batch_size, folder_->path().string()));
-  if (const std::int64_t repeats = configuration_.data.repeats; repeats > 1)
+  if (const std::int64_t repeats = experiment_.data.repeats; repeats > 1)
     display_.print(fmt::format("data.repeats: each image comes {} times in a row; an epoch has about {} different ones",
                                repeats, trainer_.steps_per_epoch() * train.batch_size / repeats));
   for (const auto& dataset : {training_samples_, validation_samples_})
@@ -340,7 +335,7 @@ void Run::announce() {
         "train.epochs={} reaches step {}\n",
         train.steps, steps, train.epochs, train.epochs + (train.steps - steps + of_epoch - 1) / of_epoch, train.steps));
   const bool resumed = trainer_.progress().step > 0;
-  for (const std::string& line : announce_weights(configuration_, setup_, resumed, started_anew_)) display_.print(line);
+  for (const std::string& line : announce_weights(experiment_, setup_, resumed, started_anew_)) display_.print(line);
   if (resumed) display_.print(fmt::format("continuing after step {}", trainer_.progress().step));
 }
 
@@ -361,7 +356,7 @@ void Run::note_step(const StepResult& result, double learning_rate, double secon
   add_metrics(line, "", result.totals.values(setup_.task()));
   line["lr"] = learning_rate;
   if (!result.overflowed) line["gradient_norm"] = result.gradient_norm;
-  if (configuration_.train.precision == "f16") line["loss_scale"] = result.loss_scale;
+  if (experiment_.train.precision == "f16") line["loss_scale"] = result.loss_scale;
   line.update({{"samples", result.totals.samples}, {"seconds", seconds}, {"memory", held}, {"peak", figures_.peak()}});
   if (result.calibration_seconds > 0) {
     line["measuring"] = result.calibration_seconds;
@@ -381,8 +376,8 @@ void Run::note_step(const StepResult& result, double learning_rate, double secon
   const Metric& metric = setup_.task().best_metric();
   const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   display_.update({.epoch = epoch,
-                   .epochs = configuration_.train.epochs,
-                   .step = progress.totals.samples / configuration_.train.batch_size,
+                   .epochs = experiment_.train.epochs,
+                   .step = progress.totals.samples / experiment_.train.batch_size,
                    .steps = trainer_.steps_per_epoch(),
                    .loss = progress.totals.loss(),
                    .metric = metric_text(metric.name, progress.totals.value(metric)),
@@ -393,7 +388,7 @@ void Run::note_step(const StepResult& result, double learning_rate, double secon
                    .elapsed = elapsed,
                    .remaining = elapsed / static_cast<double>(figures_.steps()) *
                                 static_cast<double>(steps_of_run() - progress.step)});
-  const std::int64_t every = configuration_.output.save_every_steps;
+  const std::int64_t every = experiment_.output.save_every_steps;
   if (every > 0 && progress.step % every == 0 && !trainer_.epoch_over() && !trainer_.at_end()) save(false);
 }
 
@@ -432,11 +427,11 @@ void Run::note_epoch(const EpochResult& epoch) {
   if (!epoch.validation.left_out.empty()) line["val_left_out"] = to_json(epoch.validation.left_out);
   note(line);
   display_.print(fmt::format("epoch {}/{}{}: train loss {:.4f}, {}; validation loss {:.4f}, {}{}", epoch.epoch,
-                             configuration_.train.epochs,
-                             epoch.whole ? "" : fmt::format(", after step {}", progress.step), epoch.train.loss(),
-                             metric_text(metric.name, epoch.train.value(metric)), epoch.validation.loss,
-                             metric_text(metric.name, epoch.validation.metrics.at(metric.name)), averaged));
-  const std::int64_t every = configuration_.output.save_every;
+                             experiment_.train.epochs, epoch.whole ? "" : fmt::format(", after step {}", progress.step),
+                             epoch.train.loss(), metric_text(metric.name, epoch.train.value(metric)),
+                             epoch.validation.loss, metric_text(metric.name, epoch.validation.metrics.at(metric.name)),
+                             averaged));
+  const std::int64_t every = experiment_.output.save_every;
   const bool is_due = epoch.whole && every > 0 && trainer_.whole_epochs() % every == 0;
   if (trainer_.at_end() || epoch.is_best || is_due) save(epoch.is_best);
 }
@@ -467,7 +462,7 @@ void Run::save(bool is_best) {
   }
   TrainedState state = setup_.state();
   state.texts = texts_beside_weights_;
-  folder_->save(state, progress, only_progress, is_best, configuration_.output.keep);
+  folder_->save(state, progress, only_progress, is_best, experiment_.output.keep);
   record_->update(progress.step);
 }
 

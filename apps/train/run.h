@@ -27,7 +27,7 @@ class Run {
   /// Opens the data and builds the model; throws if either is wrong. A run that will be resumed from `checkpoint` does
   /// not read model.from again. `stream` gets the progress; null for none. Of several `ranks` all call the same
   /// members, and rank 0 alone writes into the folder.
-  Run(const Configuration& resolved, const std::optional<std::filesystem::path>& checkpoint, std::FILE* stream,
+  Run(const Experiment& experiment, const std::optional<std::filesystem::path>& checkpoint, std::FILE* stream,
       Communicator& ranks = single_process());
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -75,14 +75,14 @@ class Run {
   [[noreturn]] void report_nonfinite(const StepResult& result);
 
   Communicator& ranks_;
-  Configuration configuration_;
+  Experiment experiment_;
   ThreadCountScope threads_;  // the memory that a step needs depends on it
   std::optional<RunFolder> folder_;
   ProgressDisplay display_;
   DatasetPtr training_samples_, validation_samples_;
   Setup setup_;
   std::optional<FeatureCache> features_;  // where heads are trained on them
-  RunFigures figures_{configuration_, setup_};
+  RunFigures figures_{experiment_, setup_};
   Trainer trainer_;
   std::map<std::string, std::string> texts_beside_weights_;     // in every checkpoint, by name
   std::int64_t started_anew_ = 0;                               // parameters without optimizer state in the checkpoint

@@ -18,7 +18,7 @@ void RunFigures::step_begins() {
 void RunFigures::step_ended(const StepResult& result) {
   saved_bytes_ = std::max(saved_bytes_, result.saved_bytes);
   if (account().peak() - prepared_ahead(account().holders_at_peak()) <= highest_step_.peak) return;
-  highest_step_ = describe(configuration_, setup_);
+  highest_step_ = describe(experiment_, setup_);
   read_account(account(), result.saved_bytes, highest_step_);
 }
 
@@ -31,8 +31,7 @@ double RunFigures::recent_seconds() const {
   constexpr std::ptrdiff_t window = 10;  // steps
   const auto first = step_seconds_.end() - std::min(window, std::ssize(step_seconds_));
   return std::accumulate(first, step_seconds_.end(), 0.0) / static_cast<double>(step_seconds_.end() - first) +
-         amortized(calibrations().empty() ? 0 : calibrations().back(), setup_.policy(),
-                   configuration_.train.accumulate);
+         amortized(calibrations().empty() ? 0 : calibrations().back(), setup_.policy(), experiment_.train.accumulate);
 }
 
 std::int64_t RunFigures::held() const { return account().total() - prepared_ahead(account().holders()); }
@@ -40,12 +39,12 @@ std::int64_t RunFigures::held() const { return account().total() - prepared_ahea
 nlohmann::ordered_json RunFigures::to_json(const std::optional<nlohmann::ordered_json>& noted) const {
   const bool took_none = step_seconds_.empty();
   if (took_none && noted) return *noted;
-  Measurement measured = took_none ? describe(configuration_, setup_) : highest_step_;
+  Measurement measured = took_none ? describe(experiment_, setup_) : highest_step_;
   if (took_none) read_account(account(), saved_bytes_, measured);
   at(measured.memory, Purpose::saved) = saved_bytes_;
   measured.saved_by_path = saved_by_path_.bytes();
   measured.process_peak = process_peak();
-  read_times(step_seconds_, calibrations(), setup_.policy(), configuration_.train.accumulate, measured);
+  read_times(step_seconds_, calibrations(), setup_.policy(), experiment_.train.accumulate, measured);
   nlohmann::ordered_json json = apps::to_json(measured);
   json["peak_in_training"] = std::max(most_held_, account().peak());
   if (took_none) {  // nobody knows what one saves

@@ -14,7 +14,7 @@ namespace lacuna::apps {
 class RunFigures {
  public:
   /// Both live longer than this object.
-  RunFigures(const Configuration& configuration, const Setup& setup) : configuration_(configuration), setup_(setup) {}
+  RunFigures(const Experiment& experiment, const Setup& setup) : experiment_(experiment), setup_(setup) {}
 
   void step_begins();
   /// Notes what a step saves by module.
@@ -44,7 +44,7 @@ class RunFigures {
     return calibration_seconds_.empty() ? calibrations_before_ : calibration_seconds_;
   }
 
-  const Configuration& configuration_;
+  const Experiment& experiment_;
   const Setup& setup_;
   Measurement highest_step_{};    // memory of the step with the highest peak
   std::int64_t most_held_ = 0;    // bytes of tensors at any moment until the last step began

@@ -68,10 +68,10 @@ std::filesystem::path folder_of(const std::filesystem::path& from, std::string_v
 }
 
 /// Adapters as the configuration says, on top of loaded weights.
-LoadedAdapter adapt(const Configuration& configuration, Model& model, bool new_head) {
-  const Configuration::Adapter& adapter = configuration.adapter;
+LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head) {
+  const Configuration::Adapter& adapter = experiment.adapter;
   const std::vector<std::string> all{"all-linear"};
-  const std::string& from = configuration.model.from;
+  const std::string& from = experiment.weights;
   const std::string base = from.empty() ? from : std::filesystem::absolute(from).lexically_normal().string();
   if (adapter.from.empty()) {
     add_adapters(model, {.kind = adapter.name,
@@ -81,9 +81,8 @@ LoadedAdapter adapt(const Configuration& configuration, Model& model, bool new_h
     return {};
   }
   const std::filesystem::path path = folder_of(adapter.from, "adapter.from");
-  const std::string family = describe_model(configuration.model.name, hyper_parameters_of(configuration)).family;
   const AdapterFolder folder(is_adapter_folder(path / average_folder) ? path / average_folder : path,
-                             tensor_names_of(family));
+                             tensor_names_of(experiment.architecture.family));
   AdapterOptions options = folder.options(model, adapter.name == "none" ? "" : adapter.name);
   options.base = base;
   for (const auto& [name, value] : adapter.options) options.settings.insert_or_assign(name, value);
@@ -92,8 +91,8 @@ LoadedAdapter adapt(const Configuration& configuration, Model& model, bool new_h
 }
 
 /// Into `made`, the weights of model.from.
-void load_base(const Configuration& configuration, bool new_head, MadeModel& made) {
-  OpenedWeights opened = open_weights(configuration.model.from);
+void load_base(const Experiment& experiment, bool new_head, MadeModel& made) {
+  OpenedWeights opened = open_weights(experiment.weights);
   const WeightFiles& file = opened.weights.files;
   LoadOptions& options = opened.weights.options;
   options.new_head = new_head;
@@ -106,12 +105,11 @@ void load_base(const Configuration& configuration, bool new_head, MadeModel& mad
   if (!loaded.left_out.empty()) made.notes.push_back(fmt::format("left out: {}", fmt::join(loaded.left_out, ", ")));
   if (!opened.folder) return;
   made.notes.insert(made.notes.end(), opened.folder->notes.begin(), opened.folder->notes.end());
-  const std::vector<std::string> labels =
-      describe_dataset(configuration.data.name, dataset_options(configuration, Split::train)).classes;
+  const std::vector<std::string>& labels = experiment.samples.classes;
   if (const auto number = misplaced_label(opened.folder->labels, labels); number && !loaded.new_head) {
     const std::string difference =
         fmt::format("label {} is {} in {}, and {} in the data set {}", *number, opened.folder->labels[*number],
-                    opened.folder->config.string(), labels[*number], configuration.data.name);
+                    opened.folder->config.string(), labels[*number], experiment.data.name);
     if (!new_head) reject("{}: its classes have another order", difference);
     made.notes.push_back(difference);
   }
@@ -119,17 +117,14 @@ void load_base(const Configuration& configuration, bool new_head, MadeModel& mad
 
 }  // namespace
 
-MadeModel make_model(const Configuration& configuration, Device device, bool new_head) {
-  const Configuration::Train& train = configuration.train;
-  std::unique_ptr<Model> model = build_model(configuration.model.name, hyper_parameters_of(configuration),
-                                             {.device = device,
-                                              .seed = static_cast<std::uint64_t>(train.seed),
-                                              .dtype = precision_type(train.precision, device)});
-  MadeModel made{.model = std::move(model)};
+MadeModel make_model(const Experiment& experiment, Device device, bool new_head) {
+  const Configuration::Train& train = experiment.train;
+  MadeModel made{.model = experiment.architecture.build({.device = device,
+                                                         .seed = static_cast<std::uint64_t>(train.seed),
+                                                         .dtype = precision_type(train.precision, device)})};
   // A head that the adapter brings takes the place of one for other classes.
-  if (!configuration.model.from.empty())
-    load_base(configuration, new_head || !configuration.adapter.from.empty(), made);
-  if (configuration.adapter.used()) made.adapter = adapt(configuration, *made.model, new_head);
+  if (!experiment.weights.empty()) load_base(experiment, new_head || !experiment.adapter.from.empty(), made);
+  if (experiment.adapter.used()) made.adapter = adapt(experiment, *made.model, new_head);
   return made;
 }
 
@@ -167,12 +162,11 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
   return model;
 }
 
-void take_weights_of(const std::filesystem::path& checkpoint, Configuration& configuration) {
+void take_weights_of(const std::filesystem::path& checkpoint, Experiment& experiment) {
   if (is_adapter_folder(checkpoint))
-    configuration.adapter = {
-        .name = configuration.adapter.name, .from = checkpoint.string(), .targets = {}, .options = {}};
+    experiment.adapter = {.name = experiment.adapter.name, .from = checkpoint.string(), .targets = {}, .options = {}};
   else
-    configuration.model.from = checkpoint.string();
+    experiment.weights = checkpoint.string();
 }
 
 std::filesystem::path weights_path(const std::filesystem::path& from, std::string_view key) {
@@ -197,12 +191,13 @@ DType precision_type(const std::string& precision, Device device) {
   reject("train.precision: expected f32, bf16, f16 or tf32, got {}", precision);
 }
 
-std::unique_ptr<RuledPolicy> make_memory_policy(const Configuration::Memory& memory, Device device) {
+std::unique_ptr<RuledPolicy> make_memory_policy(const Experiment& experiment, Device device) {
+  const Configuration::Memory& memory = experiment.memory;
   std::shared_ptr<OffloadStore> store = make_store(memory, device);
   std::unique_ptr<RuledPolicy> policy =
-      memory.plan ? with_rules(std::make_unique<PlannedPolicy>(*memory.plan, memory.policy, store.get()), {})
-                  : with_rules(make_policy(memory.policy, memory.options), memory.rules, memory.recompute);
-  policy->set_store(std::move(store), !memory.plan);
+      experiment.plan ? with_rules(std::make_unique<PlannedPolicy>(*experiment.plan, memory.policy, store.get()), {})
+                      : with_rules(make_policy(memory.policy, memory.options), memory.rules, memory.recompute);
+  policy->set_store(std::move(store), !experiment.plan);
   return policy;
 }
 
@@ -212,20 +207,20 @@ void refuse_unmatched(const RuledPolicy& policy) {
   if (!lines.empty()) reject("{}", fmt::join(lines, "\n"));
 }
 
-std::unique_ptr<Task> make_task(const Configuration& configuration, const Model& model) {
-  OptionValues options = configuration.task.options;
+std::unique_ptr<Task> make_task(const Experiment& experiment, const Model& model) {
+  OptionValues options = experiment.task.options;
   // Synthetic batches have no class counts, so use uniform weights.
   if (const auto found = options.find("class_weights"); found != options.end() && found->second == Tree("balanced"))
     found->second =
         fmt::format("{}", fmt::join(std::vector<int>(static_cast<std::size_t>(model.num_classes()), 1), ","));
-  for (const Field& field : tasks().get(configuration.task.name).options.fields())
+  for (const Field& field : tasks().get(experiment.task.name).options.fields())
     if (const auto found = options.find(field.name); field.path == PathKind::path && found != options.end()) {
       std::string& from = found->second.text;
       if (!from.empty()) from = weights_path(from, fmt::format("task.{}", field.name)).string();
     }
-  std::unique_ptr<Task> task = lacuna::make_task(configuration.task.name, options, model);
-  DatasetInfo data = describe_dataset(configuration.data.name, dataset_options(configuration, Split::train));
-  if (const TransformOptions& given = configuration.data.images; !given.mean.empty()) {
+  std::unique_ptr<Task> task = lacuna::make_task(experiment.task.name, options, model);
+  DatasetInfo data = experiment.samples;
+  if (const TransformOptions& given = experiment.data.images; !given.mean.empty()) {
     data.mean.assign(given.mean.begin(), given.mean.end());
     data.deviation.assign(given.deviation.begin(), given.deviation.end());
   }
@@ -233,10 +228,10 @@ std::unique_ptr<Task> make_task(const Configuration& configuration, const Model&
   return task;
 }
 
-void count_class_weights(const Dataset& samples, Configuration& configuration) {
-  const auto found = configuration.task.options.find("class_weights");
-  if (found == configuration.task.options.end() || found->second != Tree("balanced")) return;
-  found->second = balanced_weights(count_classes(samples, configuration.model.num_classes));
+void count_class_weights(const Dataset& samples, Experiment& experiment) {
+  const auto found = experiment.task.options.find("class_weights");
+  if (found == experiment.task.options.end() || found->second != Tree("balanced")) return;
+  found->second = balanced_weights(count_classes(samples, experiment.model.num_classes));
 }
 
 AverageWarmup average_warmup(std::string_view name) {
@@ -253,44 +248,44 @@ std::optional<LossScaleSettings> loss_scale_of(const Configuration::Train& train
 
 }  // namespace
 
-Setup::Setup(const Configuration& configuration, Device device, Communicator& ranks)
+Setup::Setup(const Experiment& experiment, Device device, Communicator& ranks)
     : ranks_(ranks),
-      threads_(static_cast<int>(configuration.train.threads)),
-      tf32_(configuration.train.precision == "tf32"),
-      policy_(make_memory_policy(configuration.memory, device)),
+      threads_(static_cast<int>(experiment.train.threads)),
+      tf32_(experiment.train.precision == "tf32"),
+      policy_(make_memory_policy(experiment, device)),
       step_options_{
-          .clipping = {.norm = configuration.train.clip_norm,
-                       .parameter_norm = configuration.train.clip_parameter_norm,
-                       .value = configuration.train.clip_value},
-          .in_backward = configuration.optimizer.in_backward,
-          .seed = static_cast<std::uint64_t>(configuration.train.seed),
-          .exchange = {.sent = configuration.ranks.exchange == "bf16" ? std::optional(DType::bf16) : std::nullopt},
-          .input_gradients = configuration.image_gradient,
-          .graph = configuration.train.graph && configuration.memory.budget.empty()} {
-  MadeModel made = make_model(configuration, device, true);
+          .clipping = {.norm = experiment.train.clip_norm,
+                       .parameter_norm = experiment.train.clip_parameter_norm,
+                       .value = experiment.train.clip_value},
+          .in_backward = experiment.optimizer.in_backward,
+          .seed = static_cast<std::uint64_t>(experiment.train.seed),
+          .exchange = {.sent = experiment.ranks.exchange == "bf16" ? std::optional(DType::bf16) : std::nullopt},
+          .input_gradients = experiment.image_gradient,
+          .graph = experiment.train.graph && experiment.memory.budget.empty()} {
+  MadeModel made = make_model(experiment, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = std::move(made.weights);
   weights_notes_ = std::move(made.notes);
   loaded_adapter_ = made.adapter;
   weights_file_ = std::move(made.file);
-  const Configuration::Optimizer& optimizer = configuration.optimizer;
+  const Configuration::Optimizer& optimizer = experiment.optimizer;
   std::vector<GroupRule> rules = optimizer.groups;
-  if (const TaskKind& kind = tasks().get(configuration.task.name); kind.heads) {
+  if (const TaskKind& kind = tasks().get(experiment.task.name); kind.heads) {
     classifier_ = std::move(model_);
     for (Parameter* const parameter : classifier_->parameters()) parameter->set_trainable(false);
-    std::unique_ptr<ProbeHeads> heads = kind.heads(
-        read_options(fmt::format("task {}", configuration.task.name), kind.options, configuration.task.options),
-        *classifier_);
+    std::unique_ptr<ProbeHeads> heads =
+        kind.heads(read_options(fmt::format("task {}", experiment.task.name), kind.options, experiment.task.options),
+                   *classifier_);
     rules = heads->rate_rules();
     heads_ = heads.get();
     model_ = std::move(heads);
   }
-  task_ = make_task(configuration, *model_);
+  task_ = make_task(experiment, *model_);
   if (model_->adaptation())
-    freeze_matches_ = freeze_below_adapters(*model_, configuration.freeze);
-  else if (!configuration.freeze.train.empty() || !configuration.freeze.freeze.empty())
-    freeze_matches_ = freeze(*model_, configuration.freeze, model_->heads());
-  const Configuration::Ranks& shared = configuration.ranks;
+    freeze_matches_ = freeze_below_adapters(*model_, experiment.freeze);
+  else if (!experiment.freeze.train.empty() || !experiment.freeze.freeze.empty())
+    freeze_matches_ = freeze(*model_, experiment.freeze, model_->heads());
+  const Configuration::Ranks& shared = experiment.ranks;
   const bool shards = shared.shard != "none";
   step_options_.shard_gradients = shared.shard == "gradients";
   step_options_.exchange.in_8_bits = shared.exchange == "int8";
@@ -298,23 +293,23 @@ Setup::Setup(const Configuration& configuration, Device device, Communicator& ra
                               {.precision = state_precision(optimizer.state),
                                .seed = step_options_.seed,
                                .groups = {.rules = rules, .layer_decay = optimizer.layer_decay},
-                               .rank = shards ? configuration.ranks.rank : 0,
-                               .ranks = shards ? configuration.ranks.count : 1,
-                               .loss_scale = loss_scale_of(configuration.train)});
-  if (configuration.ranks.sync_batch_norm)
+                               .rank = shards ? experiment.process.rank : 0,
+                               .ranks = shards ? experiment.process.ranks : 1,
+                               .loss_scale = loss_scale_of(experiment.train)});
+  if (experiment.ranks.sync_batch_norm)
     for (Module* const module : model_->modules())
       if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks_);
   if (optimizer.gradients == "bf16")
     for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
-  if (const double decay = configuration.train.ema_decay; decay > 0) {
-    const AverageWarmup warmup = average_warmup(configuration.train.ema_warmup);
+  if (const double decay = experiment.train.ema_decay; decay > 0) {
+    const AverageWarmup warmup = average_warmup(experiment.train.ema_warmup);
     average_ = shards ? std::make_unique<WeightAverage>(*model_, *optimizer_, ranks_, decay, warmup)
                       : std::make_unique<WeightAverage>(*model_, decay, warmup);
   }
-  if (heads_ != nullptr && device == Device::meta && device_of(configuration).kind != DeviceKind::cuda)
+  if (heads_ != nullptr && device == Device::meta && device_of(experiment).kind != DeviceKind::cuda)
     for (const Split split : {Split::train, Split::validation})
       planned_features_.push_back(
-          allocate_features(describe_dataset(configuration.data.name, dataset_options(configuration, split)).size));
+          allocate_features(describe_dataset(experiment.data.name, dataset_options(experiment, split)).size));
 }
 
 NamedTensors Setup::allocate_features(std::int64_t samples) const {

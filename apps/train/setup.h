@@ -1,7 +1,7 @@
 // Everything that a run trains, built from a configuration: model, task, frozen parameters, optimizer, policy.
 #pragma once
 
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 #include "autograd/policies/rules.h"
 #include "core/parallel.h"
 #include "models/io/adapter_folder.h"
@@ -36,7 +36,7 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
 
 /// The model of a resolved configuration, with the weights of `model.from` where that is set. `new_head`: whether the
 /// heads keep their initial values where the file has none, or others.
-MadeModel make_model(const Configuration& configuration, Device device, bool new_head);
+MadeModel make_model(const Experiment& experiment, Device device, bool new_head);
 
 /// The model of a folder with an adapter and a config.json, such as a checkpoint, whose description is `described`:
 /// with the weights of the base that the adapter names, which must be those it was trained on.
@@ -44,13 +44,13 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
                                           DType dtype, Device device = Device::cpu);
 
 /// Lets a configuration have the weights of a checkpoint, which are whole ones or, on top of model.from, an adapter.
-void take_weights_of(const std::filesystem::path& checkpoint, Configuration& configuration);
+void take_weights_of(const std::filesystem::path& checkpoint, Experiment& experiment);
 
 /// The task of a configuration, for its model.
-std::unique_ptr<Task> make_task(const Configuration& configuration, const Model& model);
+std::unique_ptr<Task> make_task(const Experiment& experiment, const Model& model);
 
 /// Gives `task.class_weights: balanced` its numbers.
-void count_class_weights(const Dataset& samples, Configuration& configuration);
+void count_class_weights(const Dataset& samples, Experiment& experiment);
 
 /// For `train.ema_warmup`.
 AverageWarmup average_warmup(std::string_view name);
@@ -58,7 +58,7 @@ AverageWarmup average_warmup(std::string_view name);
 class Setup {
  public:
   /// Builds everything on `device` and sets the number of threads. `ranks` train it together.
-  Setup(const Configuration& configuration, Device device, Communicator& ranks = single_process());
+  Setup(const Experiment& experiment, Device device, Communicator& ranks = single_process());
 
   /// The module that the steps train: the model, or heads on its features.
   Model& model() { return *model_; }
@@ -124,7 +124,7 @@ class Setup {
 };
 
 /// The policy with its rules and regions; of `auto` the one that replays the plan. Its tensors are on `device`.
-std::unique_ptr<RuledPolicy> make_memory_policy(const Configuration::Memory& memory, Device device);
+std::unique_ptr<RuledPolicy> make_memory_policy(const Experiment& experiment, Device device);
 
 /// Refuses a policy whose rules, regions or planned tensors applied to nothing, after a forward pass of the whole
 /// model.

@@ -185,12 +185,12 @@ class Timeline final : public Observer {
 
 }  // namespace
 
-ordered_json record_timeline(const Configuration& configuration, Device device, const CostTable& costs) {
-  Setup setup(configuration, device);
-  setup.trainer().step(made_up_batch(configuration, setup), 0, configuration.optimizer.lr);
-  std::vector<Batch> batch = made_up_batch(configuration, setup);
+ordered_json record_timeline(const Experiment& experiment, Device device, const CostTable& costs) {
+  Setup setup(experiment, device);
+  setup.trainer().step(made_up_batch(experiment, setup), 0, experiment.optimizer.lr);
+  std::vector<Batch> batch = made_up_batch(experiment, setup);
   Timeline timeline(device, costs);
-  setup.trainer().step(std::move(batch), 1, configuration.optimizer.lr, {.observer = &timeline});
+  setup.trainer().step(std::move(batch), 1, experiment.optimizer.lr, {.observer = &timeline});
   return timeline.finish();
 }
 

@@ -1,6 +1,6 @@
 // Any bytes as a configuration, with the last line as an override: they are refused with an Error, or what was read is
 // written in a form that reads back the same.
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 #include "core/error.h"
 #include "models/resnet.h"
 #include "models/vit.h"

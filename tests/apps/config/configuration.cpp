@@ -1,4 +1,4 @@
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
@@ -31,11 +31,11 @@ std::string refusal(const std::string& text, const std::vector<std::string>& ove
   return {};
 }
 
-Configuration read(const std::string& text, const std::vector<std::string>& overrides = {}) {
+Experiment read(const std::string& text, const std::vector<std::string>& overrides = {}) {
   return parse_configuration("model: {name: vit}\n" + text, "a.yaml", overrides);
 }
 
-Configuration read_again(const Configuration& configuration) {
+Experiment read_again(const Experiment& configuration) {
   return parse_configuration(to_yaml(configuration), "b.yaml", {});
 }
 
@@ -47,7 +47,7 @@ std::string refusal_after_model(const std::string& text, const std::vector<std::
 }  // namespace
 
 TEST_CASE("configuration: every type is read") {
-  const Configuration configuration = read(
+  const Experiment configuration = read(
       "train: {epochs: 1e1, batch_size: 32, clip_norm: 1e-4, precision: \"bf16\"}\n"
       "optimizer:\n  name: adamw\n  lr: 5e-4\n  beta2: .95\n  decay_norm_and_bias: false\n"
       "freeze: {train: [\"head*\", \"*norm*\"]}\n"
@@ -196,9 +196,9 @@ TEST_CASE("configuration: what is no plain YAML is refused") {
 }
 
 TEST_CASE("configuration: the command line overrides the file") {
-  const Configuration configuration = read("train: {epochs: 3, batch_size: 8}\noptimizer: {name: sgd, momentum: 0.9}\n",
-                                           {"train.epochs=5", "data.name=cifar10", "freeze.train=[\"head*\"]",
-                                            "optimizer={name: adamw, lr: 1e-4}", "model.depth=3"});
+  const Experiment configuration = read("train: {epochs: 3, batch_size: 8}\noptimizer: {name: sgd, momentum: 0.9}\n",
+                                        {"train.epochs=5", "data.name=cifar10", "freeze.train=[\"head*\"]",
+                                         "optimizer={name: adamw, lr: 1e-4}", "model.depth=3"});
   CHECK(configuration.train.epochs == 5);
   CHECK(configuration.train.batch_size == 8);
   CHECK(configuration.data.name == "cifar10");
@@ -217,7 +217,7 @@ TEST_CASE("configuration: the command line overrides the file") {
 
 TEST_CASE("configuration: a policy on the command line begins with its own settings") {
   const std::string fixed = "memory: {policy: fixed, bits: 2, group_size: 64, recompute: [\"blocks.0\"]}\n";
-  const Configuration mesa = read(fixed, {"memory.policy=mesa"});
+  const Experiment mesa = read(fixed, {"memory.policy=mesa"});
   CHECK(mesa.memory.options.empty());
   CHECK(mesa.memory.recompute == std::vector<std::string>{"blocks.0"});
   CHECK(read(fixed, {"memory.bits=4", "memory.policy=mesa"}).memory.options == OptionValues{{"bits", 4.0}});
@@ -225,7 +225,7 @@ TEST_CASE("configuration: a policy on the command line begins with its own setti
   CHECK(read(fixed, {"memory={policy: adaptive, bits: 3}"}).memory.options == OptionValues{{"bits", 3.0}});
   // The budget and the plan of `auto` go with it.
   const std::string planned = "memory: {policy: auto, budget: 4MiB, budget_of: saved, plan: p.json, codes: true}\n";
-  const Configuration exact = read(planned, {"memory.policy=exact"});
+  const Experiment exact = read(planned, {"memory.policy=exact"});
   CHECK(exact.memory.budget.empty());
   CHECK(exact.memory.budget_of == "peak");
   CHECK(exact.memory.options.empty());
@@ -245,7 +245,7 @@ TEST_CASE("configuration: a further file replaces what it sets") {
   const auto both = [&](std::string_view text, const std::vector<std::string>& overrides = {}) {
     return read_configuration(std::vector{recipe, file("further.yaml", text)}, overrides);
   };
-  const Configuration keys =
+  const Experiment keys =
       both("train: {epochs: 4, seed: 2}\nmodel: {attention: chain}\nmemory: {recompute: [x]}\n", {"train.seed=5"});
   CHECK(keys.train.epochs == 4);
   CHECK(keys.train.batch_size == 8);
@@ -256,7 +256,7 @@ TEST_CASE("configuration: a further file replaces what it sets") {
   CHECK(keys.memory.recompute == std::vector<std::string>{"x"});
 
   // Options of a replaced policy or optimizer are dropped, even if the new one has options of the same name.
-  const Configuration named = both("memory: {policy: adaptive, bits: 2.5}\noptimizer: {name: sgd}\ndata:\ntrain:\n");
+  const Experiment named = both("memory: {policy: adaptive, bits: 2.5}\noptimizer: {name: sgd}\ndata:\ntrain:\n");
   CHECK(named.memory.policy == "adaptive");
   CHECK(named.memory.options == OptionValues{{"bits", 2.5}});
   CHECK(named.optimizer.options.empty());
@@ -280,14 +280,14 @@ TEST_CASE("configuration: a further file replaces what it sets") {
 }
 
 TEST_CASE("configuration: what is written reads back the same") {
-  const Configuration configuration = read(
+  const Experiment configuration = read(
       "train: {epochs: 7, clip_norm: 0.1}\ndata: {path: \"a: \\\"b\\\" # c\", name: cifar100}\n"
       "optimizer: {name: sgd, lr: 0.3, momentum: 0.9, nesterov: true}\n"
       "schedule: {name: step, milestones: [1, 2.5], gamma: 0.2}\ntask: {label_smoothing: 0.2}\nfreeze: {train: "
       "[\"head*\", \"*.bias\"]}\n",
       {"model.depth=3", "model.num_classes=100"});
   const std::string text = to_yaml(configuration);
-  const Configuration again = parse_configuration(text, "again.yaml");
+  const Experiment again = parse_configuration(text, "again.yaml");
   CHECK(to_yaml(again) == text);
   CHECK(again.data.source.path == "a: \"b\" # c");
   CHECK(again.train.clip_norm == 0.1);
@@ -354,7 +354,7 @@ TEST_CASE("configuration: settings without effect are refused") {
 }
 
 TEST_CASE("configuration: mean and deviation of the images") {
-  const Configuration configuration = read("data: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.5, 1]}\n");
+  const Experiment configuration = read("data: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.5, 1]}\n");
   CHECK(configuration.data.images.mean == std::vector<double>{0.5, 0.5, 0.5});
   CHECK(configuration.data.images.deviation == std::vector<double>{0.25, 0.5, 1});
   CHECK(read_again(configuration).data.images.deviation == configuration.data.images.deviation);
@@ -365,7 +365,7 @@ TEST_CASE("configuration: mean and deviation of the images") {
 }
 
 TEST_CASE("configuration: pixel augmentation is read, written and checked") {
-  const Configuration configuration =
+  const Experiment configuration =
       read("data: {auto_augment: rand-m9-mstd0.5-inc1, erase_probability: 0.25, erase_mode: rand, repeats: 3}\n");
   CHECK(read_again(configuration).data.images.pixels.auto_augment == "rand-m9-mstd0.5-inc1");
   CHECK(read_again(configuration).data.images.pixels.erase_mode == "rand");
@@ -402,7 +402,7 @@ TEST_CASE("configuration: images are as the model's preset wants them, unless th
 }
 
 TEST_CASE("configuration: mixing, sampling and patience") {
-  const Configuration c = read(
+  const Experiment c = read(
       "data: {mixup: 0.8, cutmix: 1, mixup_mode: pair, mixup_off_epoch: 5}\n"
       "train: {batch_size: 4, ema_decay: 0.9, ema_warmup: timm, best_by: loss, patience: 3}\n"
       "task: {name: classification, loss: bce, target_threshold: 0.2}\n");
@@ -433,7 +433,7 @@ TEST_CASE("configuration: mixing, sampling and patience") {
 
 TEST_CASE("configuration: training images are augmented, those of an evaluation are not") {
   const auto images = [](Split split, const std::string& data) {
-    const Configuration resolved = resolve(parse_configuration(
+    const Experiment resolved = resolve(parse_configuration(
         "model: {name: resnet20}\ntrain: {batch_size: 4}\ndata: {train_size: 12, val_size: 4" + data + "}\n",
         "a.yaml"));
     const Batches batches = batches_of(resolved, open_dataset("shapes", dataset_options(resolved, split)), split);
@@ -468,7 +468,7 @@ TEST_CASE("configuration: ~ is the home folder") {
   CHECK(read("data: {name: cifar10, path: ~/c10}\n").data.source.path == "/somewhere/c10");
   CHECK(read("", {"output.dir=~/runs/a", "model.from=~/w"}).output.dir == "/somewhere/runs/a");
   CHECK(read("output: {dir: a/~/b}\n").output.dir == "a/~/b");
-  const Configuration taught = read("task: {name: distillation, teacher: resnet20, teacher_from: ~/t}\n");
+  const Experiment taught = read("task: {name: distillation, teacher: resnet20, teacher_from: ~/t}\n");
   CHECK(taught.task.options.at("teacher_from").text == "/somewhere/t");
   if (before != nullptr) ::setenv("HOME", home.c_str(), 1);
   CHECK(!refusal_after_model("output: {dir: ~nobody-of-this-name/a}\n").empty());
@@ -486,7 +486,7 @@ TEST_CASE("configuration: a run's paths hold in any folder") {
 }
 
 TEST_CASE("configuration: what is written is read alike by other readers of YAML") {
-  Configuration configuration = read("");
+  Experiment configuration = read("");
   configuration.optimizer.lr = 1e-5;
   configuration.train.clip_norm = 1e20;
   CHECK(to_yaml(configuration).find("lr: 1.0e-05\n") != std::string::npos);

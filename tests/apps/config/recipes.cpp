@@ -29,15 +29,15 @@ std::vector<std::string> overrides_of(const SweepCase& one) {
 }
 
 /// A recipe under files of configs/memory, with values on top.
-Configuration read_with(const fs::path& recipe, const std::vector<std::string>& names,
-                        const std::vector<std::string>& overrides) {
+Experiment read_with(const fs::path& recipe, const std::vector<std::string>& names,
+                     const std::vector<std::string>& overrides) {
   std::vector<std::string> files{recipe.string()};
   for (const std::string& name : names) files.push_back((configs() / "memory" / (name + ".yaml")).string());
   return read_configuration(files, overrides);
 }
 
 /// The overrides, and what a row of bench/largest.py raises one of its steps higher.
-std::vector<std::string> one_step_larger(const Configuration& configuration, const std::vector<SweepOverride>& row,
+std::vector<std::string> one_step_larger(const Experiment& configuration, const std::vector<SweepOverride>& row,
                                          std::vector<std::string> overrides) {
   const auto value = [&](std::string_view key) -> std::string {
     const auto found = std::ranges::find(row, key, &SweepOverride::key);
@@ -89,7 +89,7 @@ TEST_CASE("recipes: any policy goes with any recipe of its family") {
           recipes, [&](const auto& other) { return other.second != suffix && name.ends_with(other.second); });
       if (is_of_other) continue;
       INFO(name, " over ", recipe);
-      const Configuration both = read_with(configs() / recipe, {name}, {"train.batch_size=2"});
+      const Experiment both = read_with(configs() / recipe, {name}, {"train.batch_size=2"});
       const auto expected = policies.find(name);
       const bool recomputes = name.starts_with("recompute_") || name.starts_with("gact_cb");
       CHECK(both.memory.recompute.empty() != recomputes);
@@ -109,7 +109,7 @@ TEST_CASE("recipes: any policy goes with any recipe of its family") {
 TEST_CASE("recipes: those for ImageNet load, and a step of them can be planned") {
   for (const fs::directory_entry& file : fs::directory_iterator(configs() / "imagenet")) {
     INFO(file.path().string());
-    const Configuration recipe = read_configuration(file.path(), {});
+    const Experiment recipe = read_configuration(file.path(), {});
     if (recipe.task.name != "probe") {  // features are of pictures as evaluation sees them
       CHECK(recipe.data.images.augment == "random_resized_crop");
       CHECK(recipe.optimizer.options.at("decay_norm_and_bias") == Tree(false));
@@ -121,7 +121,7 @@ TEST_CASE("recipes: those for ImageNet load, and a step of them can be planned")
 }
 
 TEST_CASE("recipes: what the sweeps call the largest fits its budget") {
-  const auto peak_of = [](const Configuration& configuration) {
+  const auto peak_of = [](const Experiment& configuration) {
     return measure(resolve(configuration), Device::meta).peak;
   };
   const Sweep mesa = read_sweep(configs() / "sweeps/mesa_larger.yaml");
@@ -138,12 +138,12 @@ TEST_CASE("recipes: what the sweeps call the largest fits its budget") {
     CHECK(sweep.cases.size() >= 12);
     for (const SweepCase& one : sweep.cases) {
       const std::vector<std::string> overrides = overrides_of(one);
-      const Configuration configuration = read_configuration(one.configurations, overrides);
+      const Experiment configuration = read_configuration(one.configurations, overrides);
       const std::int64_t peak = peak_of(configuration);
       INFO(name, ": ", overrides.back());
       CHECK(peak <= budget);
       CHECK(static_cast<double>(peak) > 0.9 * static_cast<double>(budget));
-      const Configuration larger =
+      const Experiment larger =
           read_configuration(one.configurations, one_step_larger(configuration, one.overrides, overrides));
       CHECK(peak_of(larger) > budget);
     }

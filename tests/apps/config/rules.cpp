@@ -1,5 +1,5 @@
 // The lists `memory.rules` and `optimizer.groups`.
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 #include "core/error.h"
 #include "tests/apps/problems.h"
 
@@ -84,7 +84,7 @@ TEST_CASE("memory.rules: what is wrong is told with its place, all at once") {
 
 TEST_CASE("optimizer.groups: every key is read, written and checked") {
   const auto text = [](const std::string& list) { return "model: {name: vit}\noptimizer:\n  groups: " + list + "\n"; };
-  const Configuration configuration =
+  const Experiment configuration =
       parse_configuration(text("[{match: \"head*\", lr_scale: 10}, {match: b, weight_decay: 0}]"), "a.yaml");
   const std::vector<GroupRule>& groups = configuration.optimizer.groups;
   REQUIRE(groups.size() == 2);

@@ -1,5 +1,5 @@
 // Sweeps: cases, resumption, failures.
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 #include "apps/sweep/sweep_file.h"
 #include "core/parallel.h"
 #include "tests/apps/sweep/sweep_run.h"

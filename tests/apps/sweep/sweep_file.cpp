@@ -1,6 +1,6 @@
 // Sweep files: how cases are written, drawn and checked.
 #include "apps/sweep/sweep_file.h"
-#include "apps/config/configuration.h"
+#include "apps/config/experiment.h"
 #include "tests/apps/sweep/sweep_run.h"
 
 #include <fmt/ranges.h>

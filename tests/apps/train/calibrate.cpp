@@ -11,7 +11,7 @@
 namespace lacuna::apps {
 namespace {
 
-Configuration configured(const std::string& model, bool by_draws, const std::string& more = {}, int batch_size = 16) {
+Experiment configured(const std::string& model, bool by_draws, const std::string& more = {}, int batch_size = 16) {
   return resolve(parse_configuration(
       fmt::format("model: {}\nmemory: {{policy: adaptive, bits: 4, by_draws: {}}}\ntrain: {{batch_size: {}}}\n{}",
                   model, by_draws, batch_size, more),
@@ -37,7 +37,7 @@ TEST_CASE("calibrate: one pass over part of the batch agrees with GACT's passes 
       std::map<std::string, double> found[2];
       double all[2] = {};
       for (const bool by_draws : {false, true}) {
-        const Configuration with =
+        const Experiment with =
             configured(model, by_draws, fmt::format("optimizer: {{name: {}, lr: 0.01}}\n", optimizer), batch_size);
         Setup setup(with, Device::cpu);
         setup.trainer().step(made_up_batch(with, setup), 0, 0.01);
@@ -75,7 +75,7 @@ TEST_CASE("calibrate: a step with calibration takes no more memory than others, 
   for (const auto& [model, batch] : {Case{vit, 4}, {vit, 8}, {vit, 16}, {vit, 64}, {resnet, 4}, {resnet, 16}}) {
     CAPTURE(model);
     CAPTURE(batch);
-    Configuration with = configured(model, false, "");
+    Experiment with = configured(model, false, "");
     with.train.batch_size = batch;
     with.memory.options["bits"] = 2.5;
     Setup setup(with, Device::meta);
@@ -94,8 +94,8 @@ TEST_CASE("calibrate: a step with calibration takes no more memory than others, 
 TEST_CASE("calibrate: the share of the gradient that is noise of quantization is predicted") {
   for (const double bits : {2.0, 4.0}) {
     CAPTURE(bits);
-    Configuration with = configured("{name: resnet20, num_classes: 10, zero_init_last: false}", true,
-                                    "optimizer: {name: sgd, lr: 0.01}\n");
+    Experiment with = configured("{name: resnet20, num_classes: 10, zero_init_last: false}", true,
+                                 "optimizer: {name: sgd, lr: 0.01}\n");
     with.memory.options["bits"] = bits;
     Setup setup(with, Device::cpu);
     const Batch batch = made_up_batch(with, setup).front();
@@ -145,7 +145,7 @@ TEST_CASE("calibrate: the share of the gradient that is noise of quantization is
 
 TEST_CASE("calibrate: works with frozen parameters") {
   for (const char* memory : {"{policy: adaptive, bits: 3}", "{policy: adaptive, bits: 3, by_draws: true}"}) {
-    const Configuration with = resolve(parse_configuration(
+    const Experiment with = resolve(parse_configuration(
         fmt::format("model: {{name: vit_cifar, num_classes: 10, depth: 2, embed_dim: 48, num_heads: 3}}\n"
                     "memory: {}\ntrain: {{batch_size: 8}}\nfreeze: {{freeze: [\"blocks.0.*\", \"*bias\"]}}\n",
                     memory),
@@ -159,7 +159,7 @@ TEST_CASE("calibrate: works with frozen parameters") {
 
 TEST_CASE("calibrate: changes nothing but the bits") {
   for (const bool by_draws : {false, true}) {
-    const Configuration with = configured("{name: resnet20, num_classes: 10}", by_draws);
+    const Experiment with = configured("{name: resnet20, num_classes: 10}", by_draws);
     Setup setup(with, Device::cpu);
     const std::vector<Batch> batch = made_up_batch(with, setup);
     const auto buffers = [&] {

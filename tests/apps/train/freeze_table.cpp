@@ -10,7 +10,7 @@
 namespace lacuna::apps {
 namespace {
 
-Configuration vit(const std::string& more) {
+Experiment vit(const std::string& more) {
   return resolve(
       parse_configuration("model: {name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 4, num_heads: 2}\n"
                           "data: {name: shapes}\n"
@@ -32,7 +32,7 @@ TEST_CASE("freeze table: its parts add up to the model and to what a step saves"
                                  "freeze: {train: [\"@bias\"]}\n", "adapter: {name: lora, rank: 2, dropout: 0.1}\n",
                                  "adapter: {name: lora_fa, rank: 2}\nmemory: {policy: fixed}\n"}) {
     INFO(more);
-    const Configuration configuration = vit(more);
+    const Experiment configuration = vit(more);
     const std::vector<FreezeRow> rows = freeze_table(configuration);
     const Measurement measured = measure(configuration, Device::meta);
     std::int64_t trained = 0, frozen = 0, saved = 0;

@@ -30,7 +30,7 @@ struct Outcome {
 };
 
 Outcome train(std::string_view text, std::vector<std::string> overrides) {
-  const Configuration configuration = resolve(parse_configuration(std::string(text), "test", overrides));
+  const Experiment configuration = resolve(parse_configuration(std::string(text), "test", overrides));
   Setup setup(configuration, Device::cpu);
   ledger(Device::cpu).reset_peak();
   Outcome outcome;
@@ -89,9 +89,9 @@ TEST_CASE("in backward: the same bits as all at once, whatever else is asked for
 }
 
 TEST_CASE("in backward: a gradient that is not finite ends the step with its parameter's name") {
-  const Configuration configuration = resolve(parse_configuration(std::string(vit), "test", {}));
+  const Experiment configuration = resolve(parse_configuration(std::string(vit), "test", {}));
   for (const bool in_backward : {false, true}) {
-    Configuration changed = configuration;
+    Experiment changed = configuration;
     changed.optimizer.in_backward = in_backward;
     Setup setup(changed, Device::cpu);
     const std::vector<Batch> batch = made_up_batch(changed, setup);

@@ -14,7 +14,7 @@ namespace lacuna::apps {
 TEST_CASE("measure: what is planned on meta is what a step takes, for every case that is compared with PyTorch") {
   for (const char* const name : {"deit_tiny", "deit_small", "cifar10_vit", "cifar10_resnet18", "resnet50"}) {
     const std::vector<std::string> overrides{"train.batch_size=2", "train.threads=2"};
-    const Configuration configuration =
+    const Experiment configuration =
         resolve(read_configuration(fmt::format("{}/configs/{}.yaml", LACUNA_SOURCE_DIR, name), overrides));
     const Measurement planned = measure(configuration, Device::meta), measured = measure(configuration, Device::cpu);
     INFO(name);
@@ -34,7 +34,7 @@ TEST_CASE("measure: so it is under policies that code, mask, derive and run agai
             "policy: fixed, bits: 4, recompute: [\"{}\"]", "policy: mesa, recompute: [\"{}\"]"}) {
         const char* const blocks =
             std::string_view(model).find("vit") != std::string_view::npos ? "blocks.*" : "layer?.*";
-        const Configuration with = parse_configuration(
+        const Experiment with = parse_configuration(
             fmt::format("model: {}\nmemory: {{{}}}\ntrain: {{batch_size: 8, threads: 2, precision: {}}}\n", model,
                         fmt::format(fmt::runtime(memory), blocks), precision),
             "a.yaml");
@@ -47,7 +47,7 @@ TEST_CASE("measure: so it is under policies that code, mask, derive and run agai
 
 TEST_CASE("measure: so it is where a measurement comes due within a step of several parts") {
   for (const char* const by_draws : {"false", "true"}) {
-    const Configuration with = parse_configuration(
+    const Experiment with = parse_configuration(
         fmt::format("model: {{name: vit_cifar, num_classes: 10, depth: 2}}\ntrain: {{batch_size: 12, accumulate: 3, "
                     "threads: 1}}\nmemory: {{policy: adaptive, measure_every: 4, by_draws: {}}}\n",
                     by_draws),
@@ -64,7 +64,7 @@ TEST_CASE("measure: so it is where a measurement comes due within a step of seve
 }
 
 TEST_CASE("measure: a chain that is derived from codes takes room for runs, not for a tensor a link") {
-  const Configuration with = parse_configuration(
+  const Experiment with = parse_configuration(
       "model: {name: resnet20, num_classes: 10}\nmemory: {policy: fixed, bits: 4}\ntrain: {batch_size: 128}\n",
       "a.yaml");
   constexpr std::int64_t largest = 128 * 32 * 32 * 16 * 4;  // tensor, bytes
@@ -72,7 +72,7 @@ TEST_CASE("measure: a chain that is derived from codes takes room for runs, not 
 }
 
 TEST_CASE("measure: the median of an even number of steps is the mean of the two in the middle") {
-  const Configuration with =
+  const Experiment with =
       resolve(parse_configuration("model: {name: vit_cifar, num_classes: 10, depth: 1, embed_dim: 12, num_heads: 3}\n"
                                   "train: {batch_size: 4}\n",
                                   "a.yaml"));
@@ -90,7 +90,7 @@ TEST_CASE("measure: the median of an even number of steps is the mean of the two
 }
 
 TEST_CASE("a drawn dataset is drawn at the size that the model takes") {
-  const Configuration configuration =
+  const Experiment configuration =
       resolve(parse_configuration("model: {name: vit, image_size: 48, patch_size: 8, embed_dim: 24, depth: 1, "
                                   "num_heads: 3}\ndata: {name: shapes}\n",
                                   "test", {}));
@@ -122,7 +122,7 @@ TEST_CASE("measure: an evaluation has no more images than there are, and is told
 }
 
 TEST_CASE("recompute: a frozen sequence that nothing trained stands before saves nothing, and runs once") {
-  const Configuration with = resolve(
+  const Experiment with = resolve(
       parse_configuration("model: {name: vit_cifar, num_classes: 10, depth: 3, embed_dim: 48, num_heads: 3}\n"
                           "memory: {recompute: [blocks]}\ntrain: {batch_size: 8}\nfreeze: {train: [\"head*\"]}\n",
                           "a.yaml"));

@@ -151,8 +151,8 @@ TEST_CASE("out of memory: the advice is checked under the rules of the configura
             memory + "\n",
         "test");
   };
-  const Configuration ruled = with("{policy: exact, rules: [{path: blocks.1.attn, op: attention, hold: int8}]}");
-  Configuration smaller = ruled, cut = ruled;
+  const Experiment ruled = with("{policy: exact, rules: [{path: blocks.1.attn, op: attention, hold: int8}]}");
+  Experiment smaller = ruled, cut = ruled;
   smaller.train.batch_size = 32;
   cut.train.accumulate = 2;
   const std::int64_t available =
@@ -167,7 +167,7 @@ TEST_CASE("out of memory: the advice is checked under the rules of the configura
 
 TEST_CASE("out of memory: an error in the midst of a run gets plans for what there was") {
   using namespace apps;
-  const Configuration configuration = parse_configuration(
+  const Experiment configuration = parse_configuration(
       "model: {name: vit, image_size: 16, patch_size: 4, embed_dim: 32, depth: 2, num_heads: 2, num_classes: 10}\n"
       "data: {image_size: 16}\n"
       "train: {batch_size: 64, threads: 1, device: cpu}\n",

@@ -22,17 +22,17 @@ namespace {
 constexpr const char* vit = "{name: vit_cifar, num_classes: 10, depth: 6}";
 constexpr const char* resnet = "{name: resnet20, num_classes: 10}";
 
-Configuration configured(const std::string& model, const std::string& memory, const std::string& train = "") {
+Experiment configured(const std::string& model, const std::string& memory, const std::string& train = "") {
   return parse_configuration(
       fmt::format("model: {}\nmemory: {}\ntrain: {{batch_size: 8, device: meta{}}}\n", model, memory, train), "a.yaml");
 }
 
-Configuration planned(Configuration configuration) {
+Experiment planned(Experiment configuration) {
   plan_memory(configuration, CostTable{});
   return configuration;
 }
 
-std::string refusal(const Configuration& configuration) {
+std::string refusal(const Experiment& configuration) {
   try {
     planned(configuration);
   } catch (const Error& error) {
@@ -43,7 +43,7 @@ std::string refusal(const Configuration& configuration) {
 }
 
 /// The part of the budget that a step on `meta` uses.
-std::int64_t used(const Configuration& configuration) {
+std::int64_t used(const Experiment& configuration) {
   const Measurement measured = measure(configuration, Device::meta);
   return configuration.memory.budget_of == "saved" ? at(measured.memory, Purpose::saved) : highest_need(measured);
 }
@@ -76,21 +76,21 @@ TEST_CASE("plan: fits, uses the budget, has the bytes of a step on meta, and is 
   for (const char* const model : {vit, resnet})
     for (const char* const of : {"saved", "peak"})
       for (const bool codes : {true, false}) {
-        Configuration exact = configured(model, "{policy: exact}");
+        Experiment exact = configured(model, "{policy: exact}");
         exact.memory.budget_of = of;
         const auto whole = static_cast<double>(used(exact));
         double before = std::numeric_limits<double>::infinity();
         const bool of_saved = std::string_view(of) == "saved";
         for (const double part :
              of_saved ? std::vector{0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0} : std::vector{0.8, 0.85, 0.9, 0.95, 1.0}) {
-          const Configuration wish = configured(model, with_budget(part * whole, of, codes));
+          const Experiment wish = configured(model, with_budget(part * whole, of, codes));
           INFO(std::string(model), " ", part, " of ", std::string(of), ", codes: ", codes);
           if (const std::string refused = refusal(wish); !refused.empty()) {
             CHECK_MESSAGE(least_in(refused) > part * whole, refused);
             continue;
           }
-          const Configuration configuration = planned(wish);
-          const MemoryPlan& plan = *configuration.memory.plan;
+          const Experiment configuration = planned(wish);
+          const MemoryPlan& plan = *configuration.plan;
           INFO(plan.text);
           CHECK(static_cast<double>(plan.bytes) <= part * whole);
           CHECK(plan.bytes == used(configuration));
@@ -110,14 +110,14 @@ TEST_CASE("plan: by exact means alone nothing is left that would fit") {
   const Measurement exact = measure(configured(vit, "{policy: exact}"), Device::meta);
   const auto whole = static_cast<double>(at(exact.memory, Purpose::saved));
   for (const double part : {0.15, 0.3, 0.6}) {
-    const Configuration configuration = planned(configured(vit, with_budget(part * whole, "saved", false)));
-    const MemoryPlan& plan = *configuration.memory.plan;
+    const Experiment configuration = planned(configured(vit, with_budget(part * whole, "saved", false)));
+    const MemoryPlan& plan = *configuration.plan;
     INFO(plan.text);
     CHECK(static_cast<double>(plan.bytes) >= 0.85 * part * whole);
     for (const std::string& region : plan.regions) {
-      Configuration more = configuration;
-      std::erase(more.memory.plan->regions, region);
-      more.memory.plan->tensors.clear();
+      Experiment more = configuration;
+      std::erase(more.plan->regions, region);
+      more.plan->tensors.clear();
       CHECK(static_cast<double>(used(more)) > part * whole);
     }
   }
@@ -139,16 +139,16 @@ TEST_CASE("plan: what no plan fits is refused with the least that one takes, and
 }
 
 TEST_CASE("plan: tensors are quantized by how sensitive the gradient is to them, as one short step measures") {
-  Configuration configuration = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
+  Experiment configuration = configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}");
   configuration.train.device = "cpu";
-  const MemoryPlan plan = *planned(configuration).memory.plan;
+  const MemoryPlan plan = *planned(configuration).plan;
   INFO(plan.text);
   CHECK(plan.variance > 0);
   std::vector<int> widths;
   for (const auto& [key, choice] : plan.tensors)
     if (!choice.kept && std::ranges::find(widths, choice.bits) == widths.end()) widths.push_back(choice.bits);
   CHECK(widths.size() > 1);
-  CHECK(*planned(configuration).memory.plan == plan);  // the same again
+  CHECK(*planned(configuration).plan == plan);  // the same again
 }
 
 TEST_CASE("plan: the model is built twice, or three times where a plan is measured as well") {
@@ -160,13 +160,13 @@ TEST_CASE("plan: the model is built twice, or three times where a plan is measur
   };
   model_families().add("counted_vit", counted);
   for (const bool codes : {true, false}) {
-    Configuration configuration =
+    Experiment configuration =
         configured("{name: counted_vit, image_size: 32, patch_size: 8, depth: 2, embed_dim: 48, num_heads: 3}",
                    with_budget(200 << 10, "saved", codes));
     configuration.train.device = "cpu";
     builds = 0;
     plan_memory(configuration, CostTable{});
-    CHECK(configuration.memory.plan->quantizes() == codes);
+    CHECK(configuration.plan->quantizes() == codes);
     CHECK(builds == (codes ? 2 : 1));
     measure(configuration, Device::meta);
     CHECK(builds <= 3);
@@ -174,13 +174,13 @@ TEST_CASE("plan: the model is built twice, or three times where a plan is measur
 }
 
 TEST_CASE("plan: the step in several micro-batches, frozen layers and a gradient of the images") {
-  const Configuration parts =
+  const Experiment parts =
       planned(configured(vit, "{policy: auto, budget: 3MiB, budget_of: saved}", ", accumulate: 2"));
   CHECK(used(parts) <= 3 << 20);
-  CHECK(parts.memory.plan->bytes == used(parts));
+  CHECK(parts.plan->bytes == used(parts));
   for (const char* const freeze : {R"({train: ["head*"]})", R"({freeze: ["*"]})"}) {
     const auto with_precision = [&](const char* precision) {
-      Configuration configuration =
+      Experiment configuration =
           parse_configuration(fmt::format("model: {}\ntrain: {{batch_size: 8, device: meta, precision: {}}}\n"
                                           "freeze: {}\nmemory: {{policy: auto, budget: 4MiB, budget_of: saved}}\n",
                                           vit, precision, freeze),
@@ -188,32 +188,32 @@ TEST_CASE("plan: the step in several micro-batches, frozen layers and a gradient
       configuration.image_gradient = true;
       return configuration;
     };
-    Configuration half = with_precision("bf16");
+    Experiment half = with_precision("bf16");
     plan_memory(half, CostTable{});
     CHECK(used(half) <= 4 << 20);
-    Configuration configuration = with_precision("f32");
+    Experiment configuration = with_precision("f32");
     plan_memory(configuration, CostTable{});
     CHECK(used(configuration) <= 4 << 20);
-    CHECK((configuration.memory.plan->quantizes() || !configuration.memory.plan->regions.empty()));
+    CHECK((configuration.plan->quantizes() || !configuration.plan->regions.empty()));
   }
 }
 
 TEST_CASE("plan: a file is read as it was written, and replayed to the same bytes") {
   for (const bool codes : {true, false}) {
-    const Configuration configuration = planned(configured(vit, with_budget(4 << 20, "saved", codes)));
-    const MemoryPlan& plan = *configuration.memory.plan;
+    const Experiment configuration = planned(configured(vit, with_budget(4 << 20, "saved", codes)));
+    const MemoryPlan& plan = *configuration.plan;
     CHECK(parse_plan(to_json(plan), "plan.json") == plan);
     const test::TemporaryFolder folder;
     test::write_file(folder / "plan.json", to_json(plan));
-    const Configuration replayed =
+    const Experiment replayed =
         planned(configured(vit, fmt::format("{{policy: auto, plan: {}}}", (folder / "plan.json").string())));
-    CHECK(replayed.memory.plan->tensors == plan.tensors);
+    CHECK(replayed.plan->tensors == plan.tensors);
     CHECK(at(measure(replayed, Device::meta).memory, Purpose::saved) == plan.bytes);
     // For another batch it says what it takes there, not what it took.
-    const Configuration smaller = planned(
+    const Experiment smaller = planned(
         configured(vit, fmt::format("{{policy: auto, plan: {}}}", (folder / "plan.json").string()), ", accumulate: 2"));
-    CHECK(smaller.memory.plan->text != plan.text);
-    CHECK(smaller.memory.plan->text.find(format_bytes(smaller.memory.plan->bytes)) != std::string::npos);
+    CHECK(smaller.plan->text != plan.text);
+    CHECK(smaller.plan->text.find(format_bytes(smaller.plan->bytes)) != std::string::npos);
     // Another model has none of these tensors.
     const std::string refused =
         refusal(configured(resnet, fmt::format("{{policy: auto, plan: {}}}", (folder / "plan.json").string())));
@@ -254,10 +254,10 @@ TEST_CASE("plan: a run keeps its plan in plan.json, and goes on with it while it
 }
 
 TEST_CASE("plan: the peak of a real step is the one planned") {
-  Configuration configuration = parse_configuration(
+  Experiment configuration = parse_configuration(
       fmt::format("model: {}\nmemory: {{policy: auto, budget: 50MiB}}\ntrain: {{batch_size: 8}}\n", vit), "a.yaml");
   plan_memory(configuration, CostTable{});
-  INFO(configuration.memory.plan->text);
+  INFO(configuration.plan->text);
   const std::int64_t peak = measure(configuration, Device::cpu).peak;
   CHECK(peak <= 50 << 20);
   CHECK(peak == measure(configuration, Device::meta).peak);
@@ -300,10 +300,10 @@ TEST_CASE("plan: no real run is over its budget, evaluation, loader and checkpoi
 }
 
 TEST_CASE("plan: its choices are among the figures of a measurement") {
-  const Configuration configuration = planned(configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}"));
+  const Experiment configuration = planned(configured(vit, "{policy: auto, budget: 4MiB, budget_of: saved}"));
   const auto plan = to_json(measure(configuration, Device::meta)).at("plan");
-  CHECK(plan.at("text") == configuration.memory.plan->text);
-  CHECK(plan.at("tensors").size() == configuration.memory.plan->tensors.size());
+  CHECK(plan.at("text") == configuration.plan->text);
+  CHECK(plan.at("tensors").size() == configuration.plan->tensors.size());
   CHECK(!to_json(measure(configured(vit, "{policy: exact}"), Device::meta)).contains("plan"));
 }
 

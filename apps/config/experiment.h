@@ -1,0 +1,43 @@
+// A configuration with what it names opened once, and with what a process knows about its run besides.
+#pragma once
+
+#include "apps/config/configuration.h"
+#include "autograd/plan/memory_plan.h"
+#include "data/dataset.h"
+#include "models/registry.h"
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace lacuna::apps {
+
+/// The configuration's keys are as given until `resolve` settles those that are left open; classes and metrics are
+/// those of the data set from the start.
+struct Experiment : Configuration {
+  /// This process among those that train together.
+  struct Process {
+    int rank = 0, ranks = 1;
+    int on_machine = 1;  // ranks that share this machine's memory
+    int index_on_machine = 0;
+  };
+
+  DatasetInfo samples{};             // of the training split
+  ModelDescription architecture{};   // of the model, for the data set's classes
+  std::string weights{};             // file or folder with the initial weights; empty: random ones
+  std::optional<MemoryPlan> plan{};  // of the policy `auto`, in force
+  Process process{};
+  bool image_gradient = false;  // whether a synthetic step computes the gradient of its inputs
+};
+
+/// Reads a file and then `key=value` overrides. Refuses with all problems at once, each with its place in the file.
+Experiment read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides);
+/// The same for one or more files. A later file replaces single keys of earlier ones, or a whole section if it names
+/// the section's model, data set, optimizer, schedule or policy.
+Experiment read_configuration(std::span<const std::string> files, std::span<const std::string> overrides);
+/// The same from text; `source` names it in messages.
+Experiment parse_configuration(const std::string& text, const std::string& source,
+                               std::span<const std::string> overrides = {});
+
+}  // namespace lacuna::apps

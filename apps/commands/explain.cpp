@@ -1,13 +1,16 @@
 // lacuna explain: every tensor that backward needs, by block: why, and how it is held.
 #include "apps/command.h"
 #include "apps/config/configuration_options.h"
+#include "apps/config/resolve.h"
 #include "apps/output/output.h"
+#include "apps/train/crowding.h"
 #include "apps/train/freeze_table.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "autograd/policies/adaptive.h"
 #include "autograd/tape.h"
 #include "core/module_path.h"
+#include "core/parallel.h"
 
 #include <CLI/CLI.hpp>
 
@@ -188,6 +191,8 @@ std::string to_text(const std::vector<Group>& groups, std::int64_t total) {
 
 ExitCode explain(const Options& options) {
   Experiment experiment = options.configuration.read();
+  const ThreadCountScope threads(static_cast<int>(experiment.train.threads));
+  if (experiment.memory.policy == "auto" && available_device(experiment) != Device::meta) warn_if_crowded();
   plan_memory(experiment);
   Setup setup(experiment, Device::meta);
   const auto made_up = [&] { return made_up_batch(experiment, setup); };

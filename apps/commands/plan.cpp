@@ -4,6 +4,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
 #include "apps/output/output.h"
+#include "apps/train/crowding.h"
 #include "apps/train/exchange_plan.h"
 #include "apps/train/fit.h"
 #include "apps/train/freeze_table.h"
@@ -11,6 +12,7 @@
 #include "apps/train/measure.h"
 #include "apps/train/policy_choice.h"
 #include "apps/train/ranks.h"
+#include "core/parallel.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -61,6 +63,11 @@ ExitCode plan(const Options& options) {
   }
   if (std::ranges::find(choices, "") != choices.end())
     reject("--policies: expected names between commas, as exact,mesa,fixed:4");
+  const auto is_auto = [](const std::string& choice) { return choice == "auto" || choice.starts_with("auto:"); };
+  if (std::ranges::any_of(choices, is_auto) && available_device(read) != Device::meta) {  // sensitivities are computed
+    const ThreadCountScope threads(static_cast<int>(read.train.threads));
+    warn_if_crowded();
+  }
   std::vector<Measurement> plans;
   std::vector<Experiment> configurations;  // of them
   std::string chosen;

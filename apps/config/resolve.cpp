@@ -22,8 +22,7 @@ namespace lacuna::apps {
 namespace {
 
 void warn_if_fewer_threads(std::int64_t asked) {
-  static bool said = false;
-  if (threads() >= asked || std::exchange(said, true)) return;
+  if (threads() >= asked) return;
   const char* const limit = std::getenv("OMP_THREAD_LIMIT");
   print_error(
       fmt::format("lacuna: warning: train.threads is {}, but OpenMP starts {} at most{}: the run goes on with "

@@ -5,13 +5,11 @@
 #include <fmt/core.h>
 
 #include <cstdio>
-#include <utility>
 
 namespace lacuna::apps {
 
 void warn_if_crowded() {
-  static bool said = false;
-  if (threads() <= processors() || std::exchange(said, true)) return;
+  if (threads() <= processors()) return;
   std::fputs(
       fmt::format("lacuna: warning: {0} threads are to compute on {1} processors: they will wait for each other, and a "
                   "step may take many times as long. Set train.threads, or OMP_NUM_THREADS where that is 0 or not "

@@ -3,7 +3,8 @@
 
 namespace lacuna::apps {
 
-/// Warns once on standard error if more compute threads are configured than CPUs are available.
+/// Warns on standard error if more compute threads are set than CPUs are available. A command calls it once, before it
+/// computes.
 void warn_if_crowded();
 
 }  // namespace lacuna::apps

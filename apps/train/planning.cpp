@@ -1,7 +1,6 @@
 #include "apps/train/planning.h"
 
 #include "apps/config/resolve.h"
-#include "apps/train/crowding.h"
 #include "apps/train/fit.h"
 #include "apps/train/machine_costs.h"
 #include "apps/train/measure.h"
@@ -82,7 +81,6 @@ Batch example_batch(const Experiment& experiment, const Setup& setup, std::strin
 MeasuredSensitivities measure_sensitivities(const Experiment& experiment, ErrorMeasure measure) {
   const Device device = available_device(experiment);
   if (device == Device::meta) return {};
-  warn_if_crowded();
   Experiment small = without_policy(experiment);
   constexpr std::int64_t samples = 4;
   small.train.batch_size = std::min(samples, experiment.train.batch_size / experiment.train.accumulate);

@@ -24,10 +24,12 @@
 namespace lacuna::apps {
 namespace {
 
-/// Rank 0 reports an error that all ranks meet, and ends the others meanwhile.
+/// How long other ranks leave it to rank 0 to report an error that all ranks meet, and to end them. Nothing can tell
+/// them that it has: no collective operation can follow an error that perhaps one rank alone has met.
+constexpr std::chrono::seconds rank_0_first{3};
+
 void let_rank_0_tell(int rank) {
-  using namespace std::chrono_literals;
-  if (rank > 0) std::this_thread::sleep_for(3s);
+  if (rank > 0) std::this_thread::sleep_for(rank_0_first);
 }
 
 [[noreturn]] void end_all(Communicator& ranks, const std::string& message, ExitCode code) {
@@ -110,7 +112,8 @@ void on_each(Communicator& ranks, const std::function<void()>& f) {
   const std::int64_t first = ranks.size() - largest_of_ranks(ranks, error ? ranks.size() - ranks.rank() : 0);
   if (first == ranks.size()) return;  // none failed
   if (first == ranks.rank()) std::rethrow_exception(error);
-  std::this_thread::sleep_for(std::chrono::minutes(1));  // for the message of the rank that failed, which ends all
+  ranks.describe("an error of another rank");
+  ranks.barrier();  // the rank that failed never joins it, but ends all
   std::_Exit(run_failed);
 }
 

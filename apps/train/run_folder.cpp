@@ -88,8 +88,9 @@ void remove_link(const fs::path& link) {
   if (fs::exists(status)) remove_whole(link);
 }
 
-/// Points the link `name` in `folder` at `target`, in one step. Where that is not possible there is none.
-void move_link(const fs::path& folder, std::string_view name, const fs::path& target) {
+/// Points the link `name` in `folder` at `target`, in one step, and returns an empty text; where that is not
+/// possible there is no link, and the text says why.
+std::string move_link(const fs::path& folder, std::string_view name, const fs::path& target) {
   const fs::path temporary = folder / fmt::format("{}.tmp", name), link = folder / name;
   std::error_code failed;
   fs::remove(temporary, failed);
@@ -99,17 +100,12 @@ void move_link(const fs::path& folder, std::string_view name, const fs::path& ta
     fs::rename(temporary, link, failed);
   }
   if (failed) {
-    static bool said = false;
-    if (!std::exchange(said, true))
-      print_error(
-          fmt::format("lacuna: warning: cannot set the link {}: {}; the run goes on without: `{}` and `{}` are "
-                      "found all the same by commands that take a run\n",
-                      link.string(), failed.message(), (folder / "last").string(), (folder / "best").string()));
     std::error_code ignored;
     fs::remove(temporary, ignored);
     remove_link(link);
   }
   sync_folder(folder);
+  return failed ? failed.message() : "";
 }
 
 nlohmann::ordered_json numbers_in(const nlohmann::ordered_json& json) {
@@ -265,9 +261,18 @@ void RunFolder::save(const TrainedState& state, const Progress& progress, bool o
     update_progress(path_ / target, progress);
   else
     write_checkpoint(path_ / target, state, progress);
-  move_link(path_, "last", target);
-  if (is_best) move_link(path_, "best", target);  // a run killed before this gets the link when it goes on
+  set_link("last", target);
+  if (is_best) set_link("best", target);  // a run killed before this gets the link when it goes on
   remove_old_checkpoints(keep);
+}
+
+void RunFolder::set_link(std::string_view name, const fs::path& target) const {
+  const std::string why = move_link(path_, name, target);
+  if (why.empty() || std::exchange(warned_of_links_, true)) return;
+  print_error(
+      fmt::format("lacuna: warning: cannot set the link {}: {}; the run goes on without: `{}` and `{}` are found all "
+                  "the same by commands that take a run\n",
+                  (path_ / name).string(), why, (path_ / "last").string(), (path_ / "best").string()));
 }
 
 std::set<std::string> RunFolder::saved_names() const {
@@ -296,14 +301,14 @@ void RunFolder::go_back_to(const fs::path& checkpoint, const Progress& progress)
     if (!failed) fs::rename(checkpoint, checkpoints() / name, failed);
     if (failed) reject("cannot move {} into {}: {}", checkpoint.string(), checkpoints().string(), failed.message());
   }
-  move_link(path_, "last", fs::path("checkpoints") / name);
+  set_link("last", fs::path("checkpoints") / name);
   remove_leftovers(name);
   restore_best(progress);
 }
 
 void RunFolder::restore_best(const Progress& progress) const {
   if (const std::string name = best_name(progress); !name.empty())
-    move_link(path_, "best", fs::path("checkpoints") / name);
+    set_link("best", fs::path("checkpoints") / name);
   else
     remove_link(path_ / "best");
 }

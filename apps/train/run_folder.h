@@ -94,10 +94,13 @@ class RunFolder {
   void remove_leftovers(const std::string& newest) const;
   void remove_checkpoint(const std::string& name) const;
   void restore_best(const Progress& progress) const;
+  /// Points the link `name` at `target`, or warns once that it cannot.
+  void set_link(std::string_view name, const std::filesystem::path& target) const;
   void remove_old_checkpoints(std::int64_t keep) const;
 
   std::filesystem::path path_;
   std::shared_ptr<const RunLock> lock_;  // null where the folder is only read
+  mutable bool warned_of_links_ = false;
 };
 
 /// A run, or one of its checkpoints.

@@ -72,7 +72,7 @@ DatasetInfo describe_dataset(std::string_view name, const DatasetOptions& option
   return dataset_kinds().get(name).describe(options);
 }
 
-RecognizedDataset recognize_dataset(const std::filesystem::path& path) {
+RecognizedDataset recognize_dataset(const std::filesystem::path& path, const std::shared_ptr<OpenedFiles>& files) {
   std::error_code ignored;
   const bool is_pattern = path.native().find_first_of("{*") != std::string::npos;  // a pattern of shards
   if (!is_pattern && !std::filesystem::exists(path, ignored)) reject("data.path: {} does not exist", path.native());
@@ -83,7 +83,7 @@ RecognizedDataset recognize_dataset(const std::filesystem::path& path) {
     const DatasetKind& kind = dataset_kinds().get(name);
     if (kind.recognize == nullptr) continue;
     known += (known.empty() ? "" : ", ") + name;
-    Recognition recognition = kind.recognize(path);
+    Recognition recognition = kind.recognize(path, *files);
     if (recognition.certainty < certainty) continue;
     if (recognition.certainty > certainty) found.clear();
     certainty = recognition.certainty;
@@ -100,12 +100,7 @@ RecognizedDataset recognize_dataset(const std::filesystem::path& path) {
 
 std::unique_ptr<const Dataset> open_dataset(std::string_view name, const DatasetOptions& options) {
   check(options);
-  const DatasetKind& kind = dataset_kinds().get(name);
-  std::unique_ptr<const Dataset> dataset = kind.open(options);
-  const std::int64_t described = kind.describe(options).size;
-  expect(dataset->size() == described, "the data set {} has {} samples, but is described as one of {}", name,
-         dataset->size(), described);
-  return dataset;
+  return dataset_kinds().get(name).open(options);
 }
 
 }  // namespace lacuna

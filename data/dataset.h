@@ -5,6 +5,7 @@
 #include "core/registry.h"
 #include "core/schema.h"
 #include "data/image_size.h"
+#include "data/opened_files.h"
 #include "data/sample.h"
 #include "data/vocabulary.h"
 
@@ -33,6 +34,8 @@ struct DatasetOptions {
   std::int64_t classes = 0;
   std::filesystem::path model{};  // folder of the model being trained, which may hold a tokenizer; may be empty
   OptionValues settings{};        // options specific to the data set's kind
+  /// Copies share it, so that a description and both splits read a file once.
+  std::shared_ptr<OpenedFiles> files = std::make_shared<OpenedFiles>();
 
   static Fields fields();
   /// The requested number of samples of `split`.
@@ -124,7 +127,7 @@ struct DatasetKind {
   /// Makes a reader of single inputs, which needs none of the files; null: not supported.
   std::unique_ptr<const InputReader> (*inputs)(const DatasetOptions& options) = nullptr;
   /// Tells whether the files at an existing path are of this kind; null: the kind is never recognised.
-  Recognition (*recognize)(const std::filesystem::path& path) = nullptr;
+  Recognition (*recognize)(const std::filesystem::path& path, OpenedFiles& files) = nullptr;
 };
 Registry<DatasetKind>& dataset_kinds();
 /// The option of a data set that lists its classes in order; null if there is none.
@@ -145,7 +148,8 @@ struct RecognizedDataset {
 };
 /// Finds the data set whose files are at `path`. A missing path, and files that match no kind or several, are the
 /// input's fault.
-RecognizedDataset recognize_dataset(const std::filesystem::path& path);
+RecognizedDataset recognize_dataset(const std::filesystem::path& path,
+                                    const std::shared_ptr<OpenedFiles>& files = std::make_shared<OpenedFiles>());
 
 /// Opens the data set `name`. Missing, truncated or malformed files are the input's fault; the message names them.
 std::unique_ptr<const Dataset> open_dataset(std::string_view name, const DatasetOptions& options);

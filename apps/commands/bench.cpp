@@ -34,14 +34,19 @@ struct Options {
   Report report;
 };
 
+void require_fit(const Experiment& experiment, Device device) {
+  Setup planned(experiment, Device::meta);
+  apps::require_fit(planned, experiment, device, false);
+}
+
 Result timeline_of(const Experiment& experiment, Device device) {
-  require_fit(experiment, device, false);
+  require_fit(experiment, device);
   Result result;
   result.id = result.label = policy_title(experiment);
   result.figures = with_advice_when_exhausted(experiment, false, [&] {
-    const Measurement m = measure(experiment, device, {.warm_up = 1, .steps = 3});
-    nlohmann::ordered_json json = to_json(m);
-    json["timeline"] = record_timeline(experiment, device, machine_costs());
+    Setup setup(experiment, device);
+    nlohmann::ordered_json json = to_json(measure(setup, experiment, {.warm_up = 1, .steps = 3}));
+    json["timeline"] = record_timeline(setup, experiment, machine_costs());
     return json;
   });
   return result;
@@ -65,11 +70,11 @@ void write_timeline(const Options& options, const Experiment& experiment, Device
 ExitCode bench(const Options& options) {
   Experiment experiment = options.configuration.read();
   const Device device = existing_device(experiment);
-  plan_memory(experiment);
+  plan_memory(experiment, machine_costs());
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
   const ThreadCountScope threads(static_cast<int>(experiment.train.threads));
   warn_if_crowded();
-  require_fit(experiment, device, false);
+  require_fit(experiment, device);
   Profile profile(device);
   const Measurement m = with_advice_when_exhausted(experiment, false, [&] {
     return measure(experiment, device,

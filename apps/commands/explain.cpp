@@ -5,6 +5,7 @@
 #include "apps/output/output.h"
 #include "apps/train/crowding.h"
 #include "apps/train/freeze_table.h"
+#include "apps/train/machine_costs.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "autograd/policies/adaptive.h"
@@ -193,7 +194,7 @@ ExitCode explain(const Options& options) {
   Experiment experiment = options.configuration.read();
   const ThreadCountScope threads(static_cast<int>(experiment.train.threads));
   if (experiment.memory.policy == "auto" && available_device(experiment) != Device::meta) warn_if_crowded();
-  plan_memory(experiment);
+  plan_memory(experiment, machine_costs());
   Setup setup(experiment, Device::meta);
   const auto made_up = [&] { return made_up_batch(experiment, setup); };
   // Adaptive policies choose bits after one step; with no trainable parameters there is nothing to choose.
@@ -252,7 +253,7 @@ ExitCode explain(const Options& options) {
       "sign mask: one bit an element.\n"
       "(value): the reader takes an approximation too. (exact): it does not. (sign): it needs the signs alone.\n",
       format_bytes(at(backward, Purpose::transient)), format_bytes(at(backward, Purpose::workspace)));
-  const std::vector<FreezeRow> frozen = freeze_table(experiment);
+  const std::vector<FreezeRow> frozen = freeze_table(setup, experiment);
   if (!frozen.empty()) text += "\n" + to_text(frozen);
   options.report.write(
       text,

@@ -19,20 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The value of a section's key; null: there is none.
-const Tree* value_of(const Tree& configuration, std::string_view section, std::string_view key) {
-  const TreeEntry* const found = configuration.find(section);
-  const TreeEntry* const value = found == nullptr ? nullptr : found->value.find(key);
-  return value == nullptr ? nullptr : &value->value;
-}
-
-Tree tree_of(const fs::path& file) {
-  Problems problems;
-  Tree tree = parse_yaml(read_text(file), {file.string(), 1, 1}, problems);
-  problems.refuse_if_any();
-  return tree;
-}
-
 /// With the data set of the run.
 Experiment experiment_of(const RunFolder& run) {
   Experiment experiment = read_configuration(run.configuration(), {});
@@ -98,7 +84,7 @@ OpenedModel open_model(const fs::path& from, Device device) {
     return opened;
   }
   opened.run = RunFolder::open(point->run);
-  opened.configuration = tree_of(opened.run->configuration());
+  opened.configuration = read_yaml(opened.run->configuration());
   with_checkpoint(*point, [&](const fs::path& checkpoint) { open(checkpoint, device, opened); });
   return opened;
 }

@@ -111,7 +111,8 @@ ExitCode plan(const Options& options) {
   std::optional<ExchangePlan> exchange;
   if (options.ranks > 1)
     text += to_text(exchange.emplace(plan_exchange(configurations.front(), network, machine_costs())));
-  const std::vector<FreezeRow> frozen = freeze_table(configurations.front());
+  Setup setup(configurations.front(), Device::meta);
+  const std::vector<FreezeRow> frozen = freeze_table(setup, configurations.front());
   text += to_text(frozen);
   if (!problems.empty() && options.report.for_people())
     std::fputs((text + "\n").c_str(), stdout);  // what can be planned

@@ -7,6 +7,7 @@
 #include "apps/train/crowding.h"
 #include "apps/train/fit.h"
 #include "apps/train/interrupt.h"
+#include "apps/train/planning.h"
 #include "apps/train/ranks.h"
 #include "apps/train/run.h"
 #include "core/collectives.h"
@@ -59,11 +60,12 @@ class Train {
 
  private:
   int begin(Communicator& ranks) const {
-    const Experiment experiment = ready(configuration_.parse(), {}, ranks);
+    Experiment experiment = configuration_.parse();
+    std::unique_ptr<Setup> planned = ready(experiment, {}, ranks);
     return with_advice_when_exhausted(experiment, true, [&] {
       const File stream = open_stream(experiment.output.dir, ranks);
       // Everything the configuration can have wrong is found before the folder is touched.
-      Run training_run(experiment, {}, stream.get(), ranks);
+      Run training_run(experiment, std::move(planned), {}, stream.get(), ranks);
       if (ranks.rank() > 0) return training_run.run_beside();
       return run(training_run, RunFolder::create(experiment.output.dir, overwrite_));
     });
@@ -90,10 +92,10 @@ class Train {
     // refused once it is read.
     if (checkpoint && !experiment.adapter.used())
       experiment.weights = is_damaged(*checkpoint) ? "" : checkpoint->string();
-    experiment = ready(std::move(experiment), folder.plan(), ranks);
+    std::unique_ptr<Setup> planned = ready(experiment, folder.plan(), ranks);
     return with_advice_when_exhausted(experiment, true, [&] {
       const File stream = open_stream(folder.path(), ranks);
-      Run training_run(experiment, checkpoint, stream.get(), ranks);
+      Run training_run(experiment, std::move(planned), checkpoint, stream.get(), ranks);
       if (checkpoint) {
         training_run.resume(folder, *checkpoint);
       } else if (ranks.rank() == 0) {
@@ -114,8 +116,9 @@ class Train {
     return signal;
   }
 
-  /// Resolved and planned. What can be planned but not trained is refused first. `plan`: of the run that goes on.
-  static Experiment ready(Experiment experiment, const fs::path& plan, Communicator& ranks) {
+  /// Resolves and plans; returns the setup on `meta`, under the plan. What can be planned but not trained is refused
+  /// first. `plan`: of the run that goes on.
+  static std::unique_ptr<Setup> ready(Experiment& experiment, const fs::path& plan, Communicator& ranks) {
     experiment = on_ranks(std::move(experiment), ranks);
     on_each(ranks, [&] {
       if (experiment.train.device == "meta")
@@ -127,9 +130,11 @@ class Train {
       existing_device(experiment);
     });
     const ThreadCountScope threads(static_cast<int>(experiment.train.threads));
-    plan_memory_together(experiment, plan, ranks);
+    std::unique_ptr<Setup> setup = setup_to_plan(experiment);
+    plan_memory_together(*setup, experiment, plan, ranks);
+    setup->set_policy(make_memory_policy(experiment, Device::meta));
     if (ranks.rank() == 0) warn_if_crowded();
-    return experiment;
+    return setup;
   }
 
   struct Close {

@@ -19,7 +19,8 @@ class Verify {
   explicit Verify(CLI::App& app) {
     app.add_option("file", file_, "reference file")->type_name("GOLDEN.safetensors")->required();
     app.add_option("--policy", policy_, "memory policy, one that is exact")->capture_default_str();
-    app.add_option("--precision", precision_, "type of the activations: f64 for a file whose results were computed in f64")
+    app.add_option("--precision", precision_,
+                   "type of the activations: f64 for a file whose results were computed in f64")
         ->check(CLI::IsMember({"f32", "f64"}))
         ->capture_default_str();
     app.add_option("--tolerance", tolerance_, "largest difference relative to a tensor's largest magnitude")
@@ -83,7 +84,8 @@ class Verify {
   Report report_;
 };
 
-const RegisterCommand verify(70, "verify", "compare a model with a reference file, for example from timm", declare<Verify>);
+const RegisterCommand verify(70, "verify", "compare a model with a reference file, for example from timm",
+                             declare<Verify>);
 
 }  // namespace
 }  // namespace lacuna::apps

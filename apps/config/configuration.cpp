@@ -190,13 +190,13 @@ void apply_overrides(Tree& root, std::span<const std::string> overrides, Problem
 }
 
 /// Adds the name and options of the data set that lies at `data.path` if `data.name` is not given.
-void recognize_data(Tree& root) {
+void recognize_data(Tree& root, const std::shared_ptr<OpenedFiles>& files) {
   const auto data = std::ranges::find(root.entries, "data", &TreeEntry::key);
   if (data == root.entries.end() || data->value.kind != Tree::Kind::map || data->value.find("name") != nullptr) return;
   const TreeEntry* const path = data->value.find("path");
   if (path == nullptr || path->value.kind != Tree::Kind::scalar || path->value.text.empty()) return;
   const Location where = path->where;
-  const RecognizedDataset found = recognize_dataset(expand_home(path->value.text));
+  const RecognizedDataset found = recognize_dataset(expand_home(path->value.text), files);
   const auto add = [&](const std::string& key, const std::string& text) {
     if (data->value.find(key) != nullptr) return;
     Tree value;
@@ -241,8 +241,8 @@ void open(Experiment& experiment, const std::vector<std::string>& labels) {
 }
 
 Experiment from_tree(Tree root, Problems& problems) {
-  recognize_data(root);
   Experiment experiment;
+  recognize_data(root, experiment.data.source.files);
   for (const TreeEntry& entry : root.entries) {
     const Section* const section = find_section(entry.key);
     if (section == nullptr) {

@@ -140,6 +140,14 @@ Device available_device(const Configuration& configuration) {
   return device.index < std::ssize(find_cuda_devices().names) ? device : Device::cpu;
 }
 
+DType precision_type(const std::string& precision, Device device) {
+  if (precision == "f32" || precision == "tf32") return DType::f32;
+  if (precision == "bf16") return DType::bf16;
+  if (precision == "f16" && device == Device::cpu) return DType::f32;
+  if (precision == "f16") return device == Device::meta ? DType::bf16 : DType::f16;
+  reject("train.precision: expected f32, bf16, f16 or tf32, got {}", precision);
+}
+
 DatasetOptions dataset_options(const Configuration& configuration, Split split) {
   DatasetOptions options = configuration.data.source;
   options.split = split;

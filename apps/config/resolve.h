@@ -28,6 +28,9 @@ Device device_of(const Experiment& experiment);
 Device existing_device(const Experiment& experiment);
 /// The same; the CPU if it does not exist. Accepts `auto`.
 Device available_device(const Configuration& configuration);
+/// The type of activations for `train.precision`: f16 is f32 on the CPU, which has no arithmetic for it, and bf16, of
+/// as many bytes, on `meta`.
+DType precision_type(const std::string& precision, Device device);
 DatasetOptions dataset_options(const Configuration& configuration, Split split);
 /// The transforms of images before evaluation; none for a data set without images.
 Transforms evaluation_transforms(const Configuration& resolved, const DatasetInfo& dataset);

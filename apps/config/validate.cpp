@@ -207,7 +207,8 @@ void check_tokens(const DatasetInfo& data, const Model& model, const Configurati
 void check_task(const Experiment& c, const Tree& root, Problems& problems) {
   if (!c.architecture.problems.empty() || !can_be_made(tasks(), c.task.name, c.task.options)) return;
   const DatasetInfo& data = c.samples;
-  const std::unique_ptr<Model> model = c.architecture.build({.device = Device::meta});
+  std::unique_ptr<lacuna::Model>& model = *c.checked;
+  model = c.architecture.build({.device = Device::meta, .dtype = precision_type(c.train.precision, Device::meta)});
   bool fits = false;
   note_refusal(place_of(root, "data", "name"), problems, [&] {
     check_inputs(data, *model, c);

@@ -135,6 +135,19 @@ Location place_of(const Tree& root, std::string_view section, std::string_view k
   return entry == nullptr ? found->where : entry->where;
 }
 
+const Tree* value_of(const Tree& root, std::string_view section, std::string_view key) {
+  const TreeEntry* const found = root.find(section);
+  const TreeEntry* const entry = found == nullptr ? nullptr : found->value.find(key);
+  return entry == nullptr ? nullptr : &entry->value;
+}
+
+Tree read_yaml(const std::filesystem::path& path) {
+  Problems problems;
+  Tree tree = parse_yaml(read_text(path), {path.string(), 1, 1}, problems);
+  problems.refuse_if_any();
+  return tree;
+}
+
 Tree parse_yaml(const std::string& text, const Location& start, Problems& problems) {
   YAML::Node document;
   try {

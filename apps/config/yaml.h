@@ -19,6 +19,8 @@ const std::vector<Tree>& items_of(const Tree& node, std::string_view key, std::s
 
 /// The place of `section.key` in a configuration; else of its section; else of the configuration.
 Location place_of(const Tree& root, std::string_view section, std::string_view key = {});
+/// The value of `section.key`; null if there is none.
+const Tree* value_of(const Tree& root, std::string_view section, std::string_view key);
 
 /// Reads one document. Duplicate keys, aliases, tags and deep nesting are problems; text that is no YAML is refused at
 /// once. An empty document is an empty map. Where `start` has no line, it is the location of everything.
@@ -26,6 +28,8 @@ Tree parse_yaml(const std::string& text, const Location& start, Problems& proble
 /// The text of a file or a pipe, or of standard input (`-`); refuses one that is missing or larger than a configuration
 /// can be.
 std::string read_text(const std::filesystem::path& path);
+/// Reads a file; refuses one with problems.
+Tree read_yaml(const std::filesystem::path& path);
 
 /// `key=value`, where `value` is YAML, as an entry of that key. Its location is the command line. Nothing where it is
 /// no such text, which becomes a problem.

@@ -49,7 +49,8 @@ std::string picture_address(const Tensor& images, std::int64_t row, const std::v
   put(bitmap, 0, 4);
   put(bitmap, row_bytes * height, 4);
   for (int i = 0; i < 4; ++i) put(bitmap, 0, 4);
-  const std::vector<double> values = images.row_range(row * shape[1] * shape[2], (row + 1) * shape[1] * shape[2]).to_vector();
+  const std::vector<double> values =
+      images.row_range(row * shape[1] * shape[2], (row + 1) * shape[1] * shape[2]).to_vector();
   for (std::uint32_t y = height; y-- > 0;) {
     for (std::uint32_t x = 0; x < width; ++x)
       for (const std::size_t channel : {2U, 1U, 0U}) {

@@ -54,7 +54,8 @@ struct Group {
 };
 std::vector<Group> groups_of(const std::vector<Result>& results);
 
-/// The settings that differ and the main figures, a row per group. Figures of several seeds are mean ± sample deviation.
+/// The settings that differ and the main figures, a row per group. Figures of several seeds are mean ± sample
+/// deviation.
 struct Table {
   std::vector<std::vector<std::string>> rows;  // titles first
   std::size_t texts = 0;                       // the first columns are texts, the others figures

@@ -1,7 +1,6 @@
 #include "apps/train/announcement.h"
 
 #include "apps/output/output.h"
-#include "apps/train/freeze_table.h"
 #include "apps/train/statistics.h"
 
 #include <fmt/ranges.h>
@@ -26,11 +25,11 @@ std::string describe(const FreezeMatch& match) {
   return text;
 }
 
-std::string frozen_parameters(const Experiment& experiment, const Setup& setup) {
+std::string frozen_parameters(const Experiment& experiment, const Setup& setup, const std::string& table) {
   std::string text =
       experiment.freeze.freeze.empty() ? "trained parameters; all others are frozen:\n" : "frozen parameters:\n";
   for (const FreezeMatch& match : setup.freeze_matches()) text += describe(match);
-  text += to_text(freeze_table(experiment));
+  text += table;
   text.pop_back();
   return text;
 }
@@ -55,9 +54,9 @@ std::string new_classifier(const Experiment& experiment, const Setup& setup) {
 }  // namespace
 
 std::vector<std::string> announce_weights(const Experiment& experiment, const Setup& setup, bool resumed,
-                                          std::int64_t started_anew) {
+                                          std::int64_t started_anew, const std::string& frozen) {
   std::vector<std::string> lines;
-  if (!setup.freeze_matches().empty()) lines.push_back(frozen_parameters(experiment, setup));
+  if (!setup.freeze_matches().empty()) lines.push_back(frozen_parameters(experiment, setup, frozen));
   if (!resumed) {
     warn_of_other_statistics(experiment);
     if (experiment.model.from.empty() && setup.trainable_count() < setup.parameter_count())

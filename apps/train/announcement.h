@@ -12,6 +12,6 @@ namespace lacuna::apps {
 /// random weights, and of images with other statistics than the weights'. `resumed`: from a step after the first;
 /// `started_anew`: parameters whose optimizer state starts at zero then.
 std::vector<std::string> announce_weights(const Experiment& experiment, const Setup& setup, bool resumed,
-                                          std::int64_t started_anew);
+                                          std::int64_t started_anew, const std::string& frozen);
 
 }  // namespace lacuna::apps

@@ -42,14 +42,14 @@ std::string highest_holders(Device device) {
 
 }  // namespace
 
-void require_fit(const Experiment& experiment, Device device, bool with_loader) {
+void require_fit(Setup& setup, const Experiment& experiment, Device device, bool with_loader) {
   // Where oneDNN has no addresses left for the code that it generates, it ends the process; it does so on `meta` too.
   constexpr std::int64_t generated_code = std::int64_t{48} << 20;
   if (const std::int64_t left = address_space_left(); left < generated_code)
     throw Error(Fault::run, fmt::format("out of memory: {} of the address space are left, and generated code "
                                         "takes up to {}: the limit on it (ulimit -v) is too low",
                                         format_bytes(left), format_bytes(generated_code)));
-  const Measurement planned = measure(experiment, Device::meta);
+  const Measurement planned = measure(setup, experiment);
   const Need need = need_of(planned, with_loader);
   // Of several processes on this machine each has a part of its memory, or a GPU.
   const std::int64_t available =

@@ -11,7 +11,7 @@ namespace lacuna::apps {
 
 /// Refuses a configuration whose training would not fit into the memory of its device, before anything is built.
 /// `with_loader`: batches are prepared ahead, for the evaluation too.
-void require_fit(const Experiment& experiment, Device device, bool with_loader);
+void require_fit(Setup& planned, const Experiment& experiment, Device device, bool with_loader);
 
 /// The same for the evaluation of a model alone.
 void require_fit_to_evaluate(const Experiment& experiment);

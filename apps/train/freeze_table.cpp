@@ -112,11 +112,11 @@ std::vector<FreezeRow> folded(const std::vector<FreezeRow>& rows, const Parts& p
 
 }  // namespace
 
-std::vector<FreezeRow> freeze_table(const Experiment& experiment) {
-  Setup setup(experiment, Device::meta);
-  const Model& model = setup.model();
+std::vector<FreezeRow> freeze_table(Setup& setup, const Experiment& experiment) {
+  Model& model = setup.model();
   if (setup.trainable_count() == model.parameter_count()) return {};
   const bool trains = setup.trainable_count() > 0 || experiment.image_gradient;
+  model.set_training(true);
   // Adaptive policies choose bits after one step.
   if (trains && adaptive_of(setup.policy()) != nullptr)
     setup.trainer().step(made_up_batch(experiment, setup), 0, experiment.optimizer.lr);

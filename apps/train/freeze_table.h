@@ -1,7 +1,7 @@
 // The effect of freezing, layer by layer: the table that plan, explain and train show.
 #pragma once
 
-#include "apps/config/experiment.h"
+#include "apps/train/setup.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -21,7 +21,7 @@ struct FreezeRow {
 };
 
 /// The table for one batch, from a forward pass on `meta`. Empty if all parameters are trained.
-std::vector<FreezeRow> freeze_table(const Experiment& experiment);
+std::vector<FreezeRow> freeze_table(Setup& setup, const Experiment& experiment);
 
 /// Columns under a heading; nothing for no rows.
 std::string to_text(const std::vector<FreezeRow>& rows);

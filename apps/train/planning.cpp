@@ -39,11 +39,10 @@ Experiment without_policy(Experiment experiment) {
   return experiment;
 }
 
-/// A model built on `meta`, for any number of steps under any policy.
+/// Steps of `setup`, which is on `meta`, under any policy.
 class MetaModel {
  public:
-  explicit MetaModel(const Experiment& experiment)
-      : experiment_(without_policy(experiment)), setup_(experiment_, Device::meta) {}
+  MetaModel(Setup& setup, const Experiment& experiment) : experiment_(without_policy(experiment)), setup_(setup) {}
 
   StepBytes step(MemoryPolicy& policy, Observer* observer) {
     const PlannedDeviceScope planned(device_of(experiment_).kind);
@@ -59,7 +58,7 @@ class MetaModel {
 
  private:
   Experiment experiment_;
-  Setup setup_;
+  Setup& setup_;
 };
 
 /// A batch of the training set; made-up samples if its files are not known, or if the model reads computed features.
@@ -145,10 +144,10 @@ MemoryPlan read_plan(const fs::path& path) {
 
 class BudgetPlanner {
  public:
-  BudgetPlanner(const Experiment& experiment, const CostTable& costs)
+  BudgetPlanner(Setup& setup, const Experiment& experiment, const CostTable& costs)
       : experiment_(experiment),
         options_(options_of(experiment)),
-        model_(experiment),
+        model_(setup, experiment),
         costs_(with_store(experiment.memory, costs)) {
     const Configuration::Memory& memory = experiment.memory;
     of_saved_ = memory.budget_of == "saved";
@@ -261,14 +260,15 @@ std::int64_t parse_bytes(const std::string& text, std::string_view key) {
   reject("{}: expected bytes as 6GiB, 1.5GB or 800MiB, got {}", key, text);
 }
 
-void plan_memory(Experiment& experiment, const CostTable& costs, const fs::path& recorded) {
+namespace {
+
+MemoryPlan plan_of(Setup& setup, const Experiment& experiment, const CostTable& costs, const fs::path& recorded) {
   const Configuration::Memory& memory = experiment.memory;
-  if (memory.policy != "auto") return;
   if (memory.budget.empty() && memory.plan_file.empty())
     reject("memory.policy: auto needs memory.budget: how much memory there is, as 6GiB");
   if (!memory.rules.empty() || !memory.recompute.empty())
     reject("memory.policy: auto chooses `rules` and `recompute` itself: expected none");
-  BudgetPlanner planner(experiment, costs);
+  BudgetPlanner planner(setup, experiment, costs);
   std::error_code ignored;
   const bool has_recorded = !recorded.empty() && fs::exists(recorded, ignored);
   // A run that goes on has its plan; the file that it began with may be gone.
@@ -276,36 +276,45 @@ void plan_memory(Experiment& experiment, const CostTable& costs, const fs::path&
     MemoryPlan plan = read_plan(memory.plan_file);
     if (const std::string problem = planner.problem_of(plan); !problem.empty())
       reject("memory.plan: {} cannot be used: {}", memory.plan_file, problem);
-    experiment.plan = std::move(plan);
-    return;
+    return plan;
   }
   std::string unused;
   if (has_recorded) {
     try {
       MemoryPlan plan = read_plan(recorded);
       const std::string problem = planner.problem_of(plan);
-      if (problem.empty()) {
-        experiment.plan = std::move(plan);
-        return;
-      }
+      if (problem.empty()) return plan;
       unused = fmt::format("the plan of {} no longer fits ({}): planned anew: ", recorded.string(), problem);
     } catch (const Error& error) {
       unused = fmt::format("{}: planned anew: ", error.what());
     }
   }
   if (memory.budget.empty()) reject("memory.plan: cannot read {}; {}", memory.plan_file, unused);
-  experiment.plan = planner.make();
-  experiment.plan->text = unused + experiment.plan->text;
+  MemoryPlan plan = planner.make();
+  plan.text = unused + plan.text;
+  return plan;
+}
+
+}  // namespace
+
+std::unique_ptr<Setup> setup_to_plan(const Experiment& experiment) {
+  return std::make_unique<Setup>(without_policy(experiment), Device::meta);
+}
+
+void plan_memory(Setup& setup, Experiment& experiment, const CostTable& costs, const fs::path& recorded) {
+  if (experiment.memory.policy == "auto") experiment.plan = plan_of(setup, experiment, costs, recorded);
+}
+
+void plan_memory(Experiment& experiment, const CostTable& costs) {
+  if (experiment.memory.policy != "auto") return;
+  plan_memory(*setup_to_plan(experiment), experiment, costs);
 }
 
 PlannerResult plan_within(Experiment experiment, std::int64_t budget) {
   experiment = without_policy(std::move(experiment));
   experiment.memory.budget = fmt::format("{}B", budget);
-  return BudgetPlanner(experiment, machine_costs()).plan(false);
-}
-
-void plan_memory(Experiment& experiment, const fs::path& recorded) {
-  plan_memory(experiment, machine_costs(), recorded);
+  const std::unique_ptr<Setup> setup = setup_to_plan(experiment);
+  return BudgetPlanner(*setup, experiment, machine_costs()).plan(false);
 }
 
 }  // namespace lacuna::apps

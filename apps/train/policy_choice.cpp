@@ -1,5 +1,6 @@
 #include "apps/train/policy_choice.h"
 
+#include "apps/train/machine_costs.h"
 #include "apps/train/planning.h"
 #include "autograd/policy.h"
 
@@ -41,7 +42,7 @@ Experiment with_policy(const Experiment& read, const std::string& choice) {
 
 Experiment under_policy(const Experiment& read, const std::string& choice) {
   Experiment experiment = with_policy(read, choice);
-  plan_memory(experiment);
+  plan_memory(experiment, machine_costs());
   return experiment;
 }
 

@@ -1,6 +1,7 @@
 #include "apps/train/ranks.h"
 
 #include "apps/config/resolve.h"
+#include "apps/train/machine_costs.h"
 #include "apps/train/planning.h"
 #include "apps/train/run_record.h"
 #include "core/collectives.h"
@@ -154,11 +155,12 @@ Experiment on_ranks(Experiment experiment, Communicator& ranks) {
   return experiment;
 }
 
-void plan_memory_together(Experiment& experiment, const std::filesystem::path& recorded, Communicator& ranks) {
-  if (ranks.size() == 1) return plan_memory(experiment, recorded);
+void plan_memory_together(Setup& setup, Experiment& experiment, const std::filesystem::path& recorded,
+                          Communicator& ranks) {
+  if (ranks.size() == 1) return plan_memory(setup, experiment, machine_costs(), recorded);
   if (experiment.memory.policy != "auto") return;
   ranks.describe("memory plan");
-  if (ranks.rank() == 0) plan_memory(experiment, recorded);
+  if (ranks.rank() == 0) plan_memory(setup, experiment, machine_costs(), recorded);
   const std::string plan = broadcast_text(ranks, ranks.rank() == 0 ? to_json(*experiment.plan) : "");
   if (ranks.rank() != 0) experiment.plan = parse_plan(plan, "the plan of rank 0");
 }

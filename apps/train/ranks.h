@@ -10,6 +10,8 @@
 
 namespace lacuna::apps {
 
+class Setup;
+
 /// Runs `work` with the ranks that a launcher started, or alone. An error of one rank is told with its number and ends
 /// all of them. `timeout`: see open_ranks.
 ExitCode run_as_rank(double timeout, const std::function<ExitCode(Communicator& ranks)>& work);
@@ -26,6 +28,7 @@ Experiment as_rank(Experiment experiment, int rank, int count);
 Experiment on_ranks(Experiment experiment, Communicator& ranks);
 
 /// As plan_memory; of several ranks rank 0 plans, and all have its plan.
-void plan_memory_together(Experiment& experiment, const std::filesystem::path& recorded, Communicator& ranks);
+void plan_memory_together(Setup& setup, Experiment& experiment, const std::filesystem::path& recorded,
+                          Communicator& ranks);
 
 }  // namespace lacuna::apps

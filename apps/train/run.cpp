@@ -4,10 +4,12 @@
 #include "apps/config/model_folder.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
+#include "apps/config/yaml.h"
 #include "apps/output/output.h"
 #include "apps/train/announcement.h"
 #include "apps/train/damaged_files.h"
 #include "apps/train/fit.h"
+#include "apps/train/freeze_table.h"
 #include "apps/train/interrupt.h"
 #include "apps/train/machine_costs.h"
 #include "apps/train/nonfinite.h"
@@ -36,13 +38,18 @@ constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or t
 double without_sign_of_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
 
 /// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
-Setup make_training(const Dataset& samples, Experiment& experiment, const std::optional<fs::path>& checkpoint,
-                    Communicator& ranks) {
+Setup make_training(std::unique_ptr<Setup> planned, const Dataset& samples, Experiment& experiment,
+                    const std::optional<fs::path>& checkpoint, Communicator& ranks, Foreseen& foreseen) {
   count_class_weights(samples, experiment);
   // `resume` reads the weights, but features follow from the frozen ones.
   if (checkpoint && !experiment.adapter.used() && !trains_on_features(experiment)) experiment.weights.clear();
   const Device device = existing_device(experiment);
-  require_fit(experiment, device, true);
+  require_fit(*planned, experiment, device, true);
+  if (ranks.rank() == 0) {
+    foreseen.timeline = record_timeline(*planned, experiment, machine_costs()).dump();
+    foreseen.frozen = to_text(freeze_table(*planned, experiment));
+  }
+  planned.reset();
   return Setup(experiment, device, ranks);
 }
 
@@ -102,15 +109,15 @@ TrainerOptions options_of(const Experiment& c, const Dataset& training_samples, 
 
 }  // namespace
 
-Run::Run(const Experiment& experiment, const std::optional<fs::path>& checkpoint, std::FILE* stream,
-         Communicator& ranks)
+Run::Run(const Experiment& experiment, std::unique_ptr<Setup> planned, const std::optional<fs::path>& checkpoint,
+         std::FILE* stream, Communicator& ranks)
     : ranks_(ranks),
       experiment_(experiment),
       threads_(static_cast<int>(experiment.train.threads)),
       display_(stream),
       training_samples_(open_dataset(experiment.data.name, dataset_options(experiment, Split::train))),
       validation_samples_(open_dataset(experiment.data.name, dataset_options(experiment, Split::validation))),
-      setup_(make_training(*training_samples_, experiment_, checkpoint, ranks)),
+      setup_(make_training(std::move(planned), *training_samples_, experiment_, checkpoint, ranks, foreseen_)),
       features_(setup_.heads() == nullptr
                     ? std::nullopt
                     : std::optional<FeatureCache>(std::in_place, setup_, training_samples_, validation_samples_)),
@@ -146,18 +153,19 @@ void Run::compute_features() {
     display_.print(fmt::format("features computed in {}", clock_time(seconds_since(start))));
 }
 
-nlohmann::ordered_json Run::predicted_timeline() const {
-  return record_timeline(experiment_, Device::meta, machine_costs());
-}
-
 bool Run::measures_as_recorded() const {
   if (adaptive_of(setup_.policy()) == nullptr) return false;
   try {
-    const Experiment recorded = read_configuration(folder_->configuration(), {});
-    const Configuration::Train &now = experiment_.train, &then = recorded.train;
-    return recorded.memory.policy == experiment_.memory.policy &&
-           recorded.memory.options == experiment_.memory.options && then.threads == now.threads &&
-           then.batch_size == now.batch_size && then.accumulate == now.accumulate;
+    Problems none;
+    const Tree recorded = read_yaml(folder_->configuration()), now = parse_yaml(to_yaml(experiment_), {}, none);
+    const auto same = [&](std::string_view section, std::string_view key) {
+      const Tree *const then = value_of(recorded, section, key), *const here = value_of(now, section, key);
+      return then != nullptr && here != nullptr && *then == *here;
+    };
+    const Fields& options = memory_policies().get(experiment_.memory.policy).options.fields();
+    return same("memory", "policy") && same("train", "threads") && same("train", "batch_size") &&
+           same("train", "accumulate") &&
+           std::ranges::all_of(options, [&](const lacuna::Field& option) { return same("memory", option.name); });
   } catch (const Error&) {  // -c stands for a record that is gone or damaged, and it is written anew
     return false;
   }
@@ -234,7 +242,7 @@ int Run::run(const RunFolder& folder) {
     if (const std::optional<double> last = metrics_->last("measuring")) figures_.set_calibration_before(*last);
   folder_->save_configuration(to_yaml(with_absolute_paths(experiment_)));
   folder_->save_plan(experiment_.plan ? to_json(*experiment_.plan) : std::string());
-  folder_->save_timeline(predicted_timeline().dump() + "\n");
+  folder_->save_timeline(foreseen_.timeline + "\n");
   folder_->remove_summary();
   record_ = std::make_unique<RunRecord>(folder_->record(), threads(), trainer_.progress().step);
   try {
@@ -335,7 +343,8 @@ void Run::announce() {
         "train.epochs={} reaches step {}\n",
         train.steps, steps, train.epochs, train.epochs + (train.steps - steps + of_epoch - 1) / of_epoch, train.steps));
   const bool resumed = trainer_.progress().step > 0;
-  for (const std::string& line : announce_weights(experiment_, setup_, resumed, started_anew_)) display_.print(line);
+  for (const std::string& line : announce_weights(experiment_, setup_, resumed, started_anew_, foreseen_.frozen))
+    display_.print(line);
   if (resumed) display_.print(fmt::format("continuing after step {}", trainer_.progress().step));
 }
 

@@ -22,12 +22,19 @@
 
 namespace lacuna::apps {
 
+/// What steps on `meta` tell about a run; of rank 0.
+struct Foreseen {
+  std::string timeline;  // memory of a step, as JSON
+  std::string frozen;    // the effect of freezing, for people; empty: nothing is frozen
+};
+
 class Run {
  public:
-  /// Opens the data and builds the model; throws if either is wrong. A run that will be resumed from `checkpoint` does
-  /// not read model.from again. `stream` gets the progress; null for none. Of several `ranks` all call the same
-  /// members, and rank 0 alone writes into the folder.
-  Run(const Experiment& experiment, const std::optional<std::filesystem::path>& checkpoint, std::FILE* stream,
+  /// Opens the data and builds the model; throws if either is wrong. `planned`: the experiment's setup on `meta`. A run
+  /// that will be resumed from `checkpoint` does not read model.from again. `stream` gets the progress; null for none.
+  /// Of several `ranks` all call the same members, and rank 0 alone writes into the folder.
+  Run(const Experiment& experiment, std::unique_ptr<Setup> planned,
+      const std::optional<std::filesystem::path>& checkpoint, std::FILE* stream,
       Communicator& ranks = single_process());
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -67,8 +74,6 @@ class Run {
   std::optional<nlohmann::ordered_json> finished(const RunFolder& folder) const;
   /// Whether the policy is calibrated, and was under the same settings as far as the folder's configuration tells.
   bool measures_as_recorded() const;
-  /// Memory of a step, from one on `meta`.
-  nlohmann::ordered_json predicted_timeline() const;
   /// Steps taken at the end of the run.
   std::int64_t steps_of_run() const;
   void save(bool is_best);
@@ -80,6 +85,7 @@ class Run {
   std::optional<RunFolder> folder_;
   ProgressDisplay display_;
   DatasetPtr training_samples_, validation_samples_;
+  Foreseen foreseen_;
   Setup setup_;
   std::optional<FeatureCache> features_;  // where heads are trained on them
   RunFigures figures_{experiment_, setup_};

@@ -119,9 +119,12 @@ void load_base(const Experiment& experiment, bool new_head, MadeModel& made) {
 
 MadeModel make_model(const Experiment& experiment, Device device, bool new_head) {
   const Configuration::Train& train = experiment.train;
-  MadeModel made{.model = experiment.architecture.build({.device = device,
-                                                         .seed = static_cast<std::uint64_t>(train.seed),
-                                                         .dtype = precision_type(train.precision, device)})};
+  MadeModel made;
+  const DType type = precision_type(train.precision, device);
+  if (device == Device::meta) made.model = std::move(*experiment.checked);
+  if (!made.model || made.model->context().dtype != type)
+    made.model = experiment.architecture.build(
+        {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = type});
   // A head that the adapter brings takes the place of one for other classes.
   if (!experiment.weights.empty()) load_base(experiment, new_head || !experiment.adapter.from.empty(), made);
   if (experiment.adapter.used()) made.adapter = adapt(experiment, *made.model, new_head);
@@ -181,14 +184,6 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
   for (const std::string_view average : {average_file, former_average_file})
     if (fs::exists(path / average, ignored)) return path / average;
   return path;
-}
-
-DType precision_type(const std::string& precision, Device device) {
-  if (precision == "f32" || precision == "tf32") return DType::f32;
-  if (precision == "bf16") return DType::bf16;
-  if (precision == "f16" && device == Device::cpu) return DType::f32;
-  if (precision == "f16") return device == Device::meta ? DType::bf16 : DType::f16;
-  reject("train.precision: expected f32, bf16, f16 or tf32, got {}", precision);
 }
 
 std::unique_ptr<RuledPolicy> make_memory_policy(const Experiment& experiment, Device device) {

@@ -130,8 +130,4 @@ std::unique_ptr<RuledPolicy> make_memory_policy(const Experiment& experiment, De
 /// model.
 void refuse_unmatched(const RuledPolicy& policy);
 
-/// The type of activations for `train.precision`.
-/// f16 is f32 on the CPU, which has no arithmetic for it, and bf16, of as many bytes, on `meta`.
-DType precision_type(const std::string& precision, Device device);
-
 }  // namespace lacuna::apps

@@ -185,11 +185,10 @@ class Timeline final : public Observer {
 
 }  // namespace
 
-ordered_json record_timeline(const Experiment& experiment, Device device, const CostTable& costs) {
-  Setup setup(experiment, device);
+ordered_json record_timeline(Setup& setup, const Experiment& experiment, const CostTable& costs) {
   setup.trainer().step(made_up_batch(experiment, setup), 0, experiment.optimizer.lr);
   std::vector<Batch> batch = made_up_batch(experiment, setup);
-  Timeline timeline(device, costs);
+  Timeline timeline(setup.model().context().device, costs);
   setup.trainer().step(std::move(batch), 1, experiment.optimizer.lr, {.observer = &timeline});
   return timeline.finish();
 }

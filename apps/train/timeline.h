@@ -1,7 +1,7 @@
 // Bytes over one training step: forward, backward, update.
 #pragma once
 
-#include "apps/config/experiment.h"
+#include "apps/train/setup.h"
 #include "autograd/plan/cost_table.h"
 
 #include <nlohmann/json_fwd.hpp>
@@ -19,6 +19,6 @@ namespace lacuna::apps {
 ///   highest        {purpose: bytes}, each at its own highest
 ///
 /// A point stands for the moment with the most bytes since the point before it.
-nlohmann::ordered_json record_timeline(const Experiment& experiment, Device device, const CostTable& costs);
+nlohmann::ordered_json record_timeline(Setup& setup, const Experiment& experiment, const CostTable& costs);
 
 }  // namespace lacuna::apps

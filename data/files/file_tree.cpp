@@ -10,9 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <list>
 #include <map>
-#include <mutex>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -72,7 +70,6 @@ class FileTree::Scan {
     if (std::ranges::find(above_, identity) != above_.end())
       reject("{}: the folder contains itself: a link in it leads to a folder above it", folder.native());
     above_.push_back(identity);
-    note_state(folder, 0);
     std::error_code failed;
     fs::directory_iterator entry(folder, failed);
     for (; !failed && entry != fs::directory_iterator(); entry.increment(failed)) add_entry(*entry, below);
@@ -82,7 +79,6 @@ class FileTree::Scan {
 
   void add_archive(const fs::path& archive, const std::string& below) {
     const InputFile file(archive);
-    note_state(archive, file.size());
     const auto number = static_cast<std::int32_t>(tree_->archives_.size());
     tree_->archives_.push_back(archive);
     add_members({file, 0, file.size()}, archive.native(), number, below, 1);
@@ -112,11 +108,6 @@ class FileTree::Scan {
   }
 
  private:
-  void note_state(const fs::path& path, std::int64_t bytes) {
-    std::error_code ignored;
-    tree_->listed_.push_back({path, fs::last_write_time(path, ignored), bytes});
-  }
-
   void add_entry(const fs::directory_entry& entry, const std::string& below) {
     const std::string name = entry.path().filename().native();
     if (is_left_out(name)) return;
@@ -198,24 +189,14 @@ class FileTree::Scan {
 };
 
 std::shared_ptr<const FileTree> FileTree::open(const fs::path& root) {
-  static std::mutex mutex;
-  static std::list<std::shared_ptr<const FileTree>>
-      recent;  // a cache, because checking a configuration opens the same tree many times
-  constexpr std::size_t most = 4;
-  const std::scoped_lock lock(mutex);
   std::error_code failed;
   const fs::path absolute = fs::absolute(root, failed).lexically_normal();
-  std::erase_if(recent, [](const auto& tree) { return !tree->is_current(); });
-  for (const auto& tree : recent)
-    if (tree->root_ == absolute) return tree;
   Scan scan;
   if (fs::is_directory(absolute, failed))
     scan.add_folder(absolute, {});
   else
     scan.add_archive(absolute, {});
-  recent.push_front(scan.finish(absolute));
-  if (recent.size() > most) recent.pop_back();
-  return recent.front();
+  return scan.finish(absolute);
 }
 
 std::shared_ptr<const FileTree> FileTree::of_archives(const std::vector<fs::path>& archives) {
@@ -228,14 +209,6 @@ std::shared_ptr<const FileTree> FileTree::of_archives(const std::vector<fs::path
     scan.add_archive(archive, name);
   }
   return scan.finish({});
-}
-
-bool FileTree::is_current() const {
-  return std::ranges::all_of(listed_, [](const State& state) {
-    std::error_code failed;
-    const bool same = fs::last_write_time(state.path, failed) == state.time && !failed;
-    return same && (state.bytes == 0 || static_cast<std::int64_t>(fs::file_size(state.path, failed)) == state.bytes);
-  });
 }
 
 std::string_view FileTree::path(std::int64_t file) const {

@@ -17,8 +17,7 @@ namespace lacuna {
 class FileTree {
  public:
   /// Lists a folder, following symbolic links, or a tar archive. Rejects cyclic and dangling links, unreadable folders,
-  /// names that are not UTF-8, and everything that list_tar rejects. Listings are cached until a folder or an archive
-  /// changes.
+  /// names that are not UTF-8, and everything that list_tar rejects.
   static std::shared_ptr<const FileTree> open(const std::filesystem::path& root);
   /// The same for several archives, each a folder below the root.
   static std::shared_ptr<const FileTree> of_archives(const std::vector<std::filesystem::path>& archives);
@@ -46,12 +45,6 @@ class FileTree {
     std::int32_t archive;  // -1: a file on disk
     std::int64_t offset, bytes;
   };
-  struct State {  // state of a listed folder or archive, to detect changes
-    std::filesystem::path path;
-    std::filesystem::file_time_type time;
-    std::int64_t bytes;
-  };
-  bool is_current() const;
 
   std::filesystem::path root_;      // empty: several archives
   std::string paths_;               // concatenated paths
@@ -59,7 +52,6 @@ class FileTree {
   std::vector<Member> members_;     // [size]; empty if all files are on disk
   std::vector<std::string> folders_;
   std::vector<std::filesystem::path> archives_;
-  std::vector<State> listed_;
 };
 
 }  // namespace lacuna

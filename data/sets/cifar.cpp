@@ -190,7 +190,7 @@ DatasetKind kind_of() {
           .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
             return std::make_unique<Cifar>(format(), options);
           },
-          .recognize = [](const fs::path& path) { return recognize_cifar(format(), path); }};
+          .recognize = [](const fs::path& path, OpenedFiles&) { return recognize_cifar(format(), path); }};
 }
 
 const RegisterDataset register_cifar10("cifar10", kind_of<cifar10_format>());

@@ -1,7 +1,6 @@
 // The nine GLUE tasks from their original TSV files (gluebenchmark.com), with each task's labels, columns and metrics.
 #include "data/class_names.h"
 #include "data/text/labelled_text.h"
-#include "data/text/recent.h"
 
 #include "core/error.h"
 
@@ -161,10 +160,9 @@ std::shared_ptr<const LabelledTable> table_of(const GlueTask& task, const std::v
                                               const DatasetOptions& options) {
   if (options.split == Split::train && !task.trains_as.empty())
     return table_of(task_of(task.trains_as), classes, options);
-  static Recent<LabelledTable> recent;
   const fs::path file = file_of(task, options);
-  const std::string state = fmt::format("{}{} {}", state_of_files({file}), task.name, fmt::join(classes, "\n"));
-  return recent.get(state, [&] {
+  const std::string name = fmt::format("{}\n{} {}", file.native(), task.name, fmt::join(classes, "\n"));
+  return options.files->get<LabelledTable>(name, [&] {
     const TextColumns columns{.table = {.format = TableFormat::tsv, .header = task.header, .ragged = task.irregular},
                               .text = task.text,
                               .pair = task.pair,
@@ -221,7 +219,7 @@ DatasetInfo describe_glue(const DatasetOptions& options) {
 }
 
 /// Recognises a folder with the published name of a task.
-Recognition recognize_glue(const fs::path& path) {
+Recognition recognize_glue(const fs::path& path, OpenedFiles&) {
   std::error_code ignored;
   const fs::path folder = fs::absolute(path, ignored).lexically_normal();
   const std::string name = (folder.has_filename() ? folder : folder.parent_path()).filename().native();

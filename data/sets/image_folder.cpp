@@ -4,8 +4,6 @@
 
 #include "core/error.h"
 
-#include <list>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -39,35 +37,18 @@ ImageFolderOptions layout_options(const DatasetOptions& options) {
           .val_labels = own.val_labels,
           .labels = own.labels,
           .val_fraction = own.val_fraction,
-          .seed = options.seed};
+          .seed = options.seed,
+          .files = options.files};
 }
 
-/// A cache of recent layouts, because checking a configuration describes the same folder many times. An unchanged tree
-/// is the same object, so it serves as key.
 std::shared_ptr<const ImageFolderLayout> layout_of(const DatasetOptions& options) {
-  struct Known {
-    std::string key;
-    std::shared_ptr<const FileTree> train, validation;
-    std::shared_ptr<const ImageFolderLayout> layout;
-  };
-  static std::mutex mutex;
-  static std::list<Known> recent;
   const ImageFolderOptions wanted = layout_options(options);
   if (wanted.path.empty())
     reject("data.path: expected a folder with a folder of images for each class, or a tar of it");
-  const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", wanted.path.native(), wanted.validation.native(),
-                                      wanted.val_labels.native(), wanted.labels, wanted.val_fraction, wanted.seed);
-  const auto train = FileTree::open(wanted.path);
-  const auto validation = wanted.validation.empty() ? train : FileTree::open(wanted.validation);
-  const bool reads_files = !wanted.val_labels.empty() || wanted.labels.ends_with(".txt");
-  const std::scoped_lock lock(mutex);
-  for (const Known& known : recent)
-    if (!reads_files && known.key == key && known.train == train && known.validation == validation) return known.layout;
-  auto layout = std::make_shared<const ImageFolderLayout>(find_images(wanted));
-  recent.push_front({key, train, validation, layout});
-  constexpr std::size_t most = 4;
-  if (recent.size() > most) recent.pop_back();
-  return layout;
+  const std::string name = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", wanted.path.native(), wanted.validation.native(),
+                                       wanted.val_labels.native(), wanted.labels, wanted.val_fraction, wanted.seed);
+  return options.files->get<ImageFolderLayout>(
+      name, [&] { return std::make_shared<const ImageFolderLayout>(find_images(wanted)); });
 }
 
 DatasetInfo info_of(const DatasetOptions& options) {
@@ -99,13 +80,13 @@ std::unique_ptr<const Dataset> open(const DatasetOptions& options) {
 }
 
 /// Recognises images in folders, or any archive; errors in an archive are reported when it is opened.
-Recognition recognize(const std::filesystem::path& path) {
+Recognition recognize(const std::filesystem::path& path, OpenedFiles& files) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) {
     const std::string name = path.filename().native();
     return {.certainty = name.find(".tar") != std::string::npos || name.ends_with(".tgz") ? 1 : 0};
   }
-  const auto tree = FileTree::open(path);
+  const auto tree = tree_at(path, files);
   for (std::int64_t file = 0; file < tree->size(); ++file)
     if (is_image_name(tree->path(file)) && tree->path(file).find('/') != std::string_view::npos)
       return {.certainty = 1};

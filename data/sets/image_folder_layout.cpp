@@ -307,8 +307,12 @@ std::vector<bool> held_out(const std::vector<std::int32_t>& labels, double fract
   return held;
 }
 
+std::shared_ptr<const FileTree> tree_at(const fs::path& path, OpenedFiles& files) {
+  return files.get<FileTree>(path.native(), [&] { return FileTree::open(path); });
+}
+
 ImageFolderLayout find_images(const ImageFolderOptions& options) {
-  const std::shared_ptr<const FileTree> tree = FileTree::open(options.path);
+  const std::shared_ptr<const FileTree> tree = tree_at(options.path, *options.files);
   Found found = splits_of(*tree);
   const Level& train = found.train;
   if (train.children.empty())
@@ -334,7 +338,7 @@ ImageFolderLayout find_images(const ImageFolderOptions& options) {
   fs::path validation_root = options.path;
   Level validation = std::move(found.validation);
   if (!options.validation.empty()) {
-    validation_tree = FileTree::open(options.validation);
+    validation_tree = tree_at(options.validation, *options.files);
     validation_root = options.validation;
     Level top = top_of(*validation_tree);
     const auto* const split = find_split(top, validation_names);

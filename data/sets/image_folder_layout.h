@@ -1,6 +1,7 @@
 // The layout of images in a tree of files: splits and class folders, as in torchvision's ImageFolder and ImageNet.
 #pragma once
 
+#include "data/opened_files.h"
 #include "data/sets/image_split.h"
 
 #include <cstdint>
@@ -12,6 +13,9 @@
 
 namespace lacuna {
 
+/// The files at `path`, listed once.
+std::shared_ptr<const FileTree> tree_at(const std::filesystem::path& path, OpenedFiles& files);
+
 /// Whether a name has an image extension, in upper or lower case (torchvision's IMG_EXTENSIONS).
 bool is_image_name(std::string_view name);
 
@@ -22,6 +26,7 @@ struct ImageFolderOptions {
   std::string labels{};                // see class_names; empty: the folders' names
   double val_fraction = 0.1;           // share of each class that is held out if there are no validation images
   std::uint64_t seed = 1;              // seed of the held-out selection
+  std::shared_ptr<OpenedFiles> files = std::make_shared<OpenedFiles>();
 };
 
 struct ImageFolderLayout {

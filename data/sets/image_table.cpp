@@ -5,7 +5,6 @@
 #include "data/permutation.h"
 #include "data/sets/image_folder_layout.h"
 #include "data/text/labelled_text.h"
-#include "data/text/recent.h"
 
 #include "core/error.h"
 
@@ -119,14 +118,14 @@ struct Rows : LabelledTable {
   fs::path path(std::int64_t row) const { return images / (table->row(row)[1].text + extension); }
 };
 
-std::shared_ptr<const Rows> read_rows(const fs::path& file, const ImageTableOptions& own, const KnownLabels& known) {
-  static Recent<Rows> recent;
+std::shared_ptr<const Rows> read_rows(const fs::path& file, const ImageTableOptions& own, const KnownLabels& known,
+                                      OpenedFiles& files) {
   const TextColumns columns = columns_of(file, own);
   const fs::path images = own.images.empty() ? file.parent_path() : fs::path(own.images);
-  const std::string state = fmt::format("{}{}\n{}\n{}\n{}\n{}\n{}\n{}", state_of_files({file}), columns.text,
-                                        columns.label, columns.label_separator, images.native(), own.extension,
-                                        known.numbers, fmt::join(known.classes, "\n"));
-  return recent.get(state, [&] {
+  const std::string name =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", file.native(), columns.text, columns.label, columns.label_separator,
+                  images.native(), own.extension, known.numbers, fmt::join(known.classes, "\n"));
+  return files.get<Rows>(name, [&] {
     auto rows = std::make_shared<Rows>();
     static_cast<LabelledTable&>(*rows) = read_labelled_table(file, columns, known);
     rows->images = images;
@@ -161,7 +160,7 @@ TableSplit split_of(const DatasetOptions& options) {
            fmt::join(training_tables, ", "), fmt::join(extensions, ", "));
   const KnownLabels known = own.labels == "numbers" ? KnownLabels{.numbers = true}
                                                     : KnownLabels{.numbers = false, .classes = class_names(own.labels)};
-  const auto training = read_rows(*file, own, known);
+  const auto training = read_rows(*file, own, known, *options.files);
   if (training->kind != LabelKind::number && training->classes.size() < 2)
     reject("{}: expected two classes at least, got {}", file->native(), fmt::join(training->classes, ", "));
 
@@ -185,7 +184,8 @@ TableSplit split_of(const DatasetOptions& options) {
   const bool is_training = options.split == Split::train;
   if (!is_training && validation) {
     split.rows =
-        read_rows(*validation, own, {.numbers = training->kind == LabelKind::number, .classes = training->classes});
+        read_rows(*validation, own, {.numbers = training->kind == LabelKind::number, .classes = training->classes},
+                  *options.files);
     held.assign(static_cast<std::size_t>(split.rows->table->size()), true);
   }
   for (std::size_t i = 0; i < held.size(); ++i)
@@ -262,7 +262,7 @@ class ImageTable final : public EncodedImages {
 };
 
 /// Recognises a table with an image name in its first two rows, the first of which may be a header.
-Recognition recognize(const fs::path& path) {
+Recognition recognize(const fs::path& path, OpenedFiles&) {
   std::error_code ignored;
   const std::optional<fs::path> file = fs::is_directory(path, ignored) ? table_in(path, training_tables) : path;
   if (!file || std::ranges::find(extensions, lower(file->extension().string()).substr(file->has_extension() ? 1 : 0)) ==

@@ -1,5 +1,4 @@
 // The data set of unlabelled lines of text, for masked language modelling.
-#include "data/text/recent.h"
 #include "data/text/table.h"
 #include "data/text/text_dataset.h"
 
@@ -34,9 +33,8 @@ class PlainText final : public TextDataset {
 };
 
 std::shared_ptr<const Table> lines_of(const PlainOptions& own, const DatasetOptions& options) {
-  static Recent<Table> recent;
   const std::filesystem::path file = split_file(own.validation, options, {"txt"});
-  return recent.get(state_of_files({file}), [&] {
+  return options.files->get<Table>(file.native(), [&] {
     const auto table = std::make_shared<Table>(file, TableOptions{.format = TableFormat::lines, .header = false});
     table->select({"1"});
     table->scan([](const TableRow&) { return true; });

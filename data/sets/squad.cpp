@@ -1,7 +1,6 @@
 // The data sets SQuAD 1.1 and 2.0: questions, and passages with the span that answers them (Rajpurkar et al. 2016,
 // 2018). A passage that is too long is split into windows, each of which is a sample.
 #include "data/text/answers.h"
-#include "data/text/recent.h"
 #include "data/text/text_dataset.h"
 #include "data/text/text_file.h"
 #include "data/text/utf8.h"
@@ -246,18 +245,18 @@ SampleField bytes_field(const std::string& name) {
 }
 
 Opened open_squad(const DatasetOptions& options) {
-  static Recent<SquadFile> recent_files;
-  static Recent<std::vector<Window>> recent_windows;
   const auto own = read_options<SquadOptions>("data set squad", options.settings);
   const std::int64_t max_length = own.max_length, stride = own.stride;
-  const fs::path file = split_file(own.validation, options, {"json"}), words = tokenizer_path(own, options);
+  const fs::path file = split_file(own.validation, options, {"json"});
   Opened opened{
       max_length,
       tokenizer_of(own, options),
-      recent_files.get(state_of_files({file}), [&] { return std::make_shared<const SquadFile>(read_squad(file)); }),
+      options.files->get<SquadFile>(file.native(), [&] { return std::make_shared<const SquadFile>(read_squad(file)); }),
       nullptr,
       {}};
-  opened.windows = recent_windows.get(fmt::format("{} {} {}", state_of_files({file, words}), max_length, stride), [&] {
+  const std::string name =
+      fmt::format("{}\n{}\n{} {}", file.native(), tokenizer_path(own, options).native(), max_length, stride);
+  opened.windows = options.files->get<std::vector<Window>>(name, [&] {
     return std::make_shared<const std::vector<Window>>(cut(*opened.file, *opened.tokenizer, max_length, stride));
   });
   SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);

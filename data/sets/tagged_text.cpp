@@ -1,7 +1,6 @@
 // The data set of words with one label each (named entities): JSON lines with a list of words and a list of labels.
 #include "data/class_names.h"
 #include "data/text/labelled_text.h"
-#include "data/text/recent.h"
 #include "data/text/table.h"
 #include "data/text/text_dataset.h"
 
@@ -94,7 +93,6 @@ TaggedFile read_tagged(const fs::path& file, const TaggedOptions& own, std::vect
 }
 
 std::shared_ptr<const TaggedFile> file_of(const TaggedOptions& own, const DatasetOptions& options) {
-  static Recent<TaggedFile> recent;
   std::vector<std::string> classes = class_names(own.labels);
   if (options.split == Split::validation && classes.empty()) {
     DatasetOptions training = options;
@@ -102,8 +100,9 @@ std::shared_ptr<const TaggedFile> file_of(const TaggedOptions& own, const Datase
     classes = file_of(own, training)->classes;
   }
   const fs::path file = split_file(own.validation, options, {"jsonl", "json"});
-  return recent.get(fmt::format("{}{} {} {}", state_of_files({file}), own.words, own.tags, fmt::join(classes, "\n")),
-                    [&] { return std::make_shared<const TaggedFile>(read_tagged(file, own, classes)); });
+  return options.files->get<TaggedFile>(
+      fmt::format("{}\n{} {} {}", file.native(), own.words, own.tags, fmt::join(classes, "\n")),
+      [&] { return std::make_shared<const TaggedFile>(read_tagged(file, own, classes)); });
 }
 
 /// Gives the first piece of a word its label; other pieces and special tokens get `ignored`.

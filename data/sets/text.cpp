@@ -2,7 +2,6 @@
 // file.
 #include "data/class_names.h"
 #include "data/text/labelled_text.h"
-#include "data/text/recent.h"
 
 #include "core/error.h"
 
@@ -180,14 +179,13 @@ KnownLabels labels_in(const std::string& labels) {
 }
 
 std::shared_ptr<const LabelledTable> table_of(const OwnTextOptions& own, const DatasetOptions& options) {
-  static Recent<LabelledTable> recent;
   const fs::path file = split_file(own.validation, options, extensions);
   const auto read = [&](const KnownLabels& known, const TextColumns& columns) {
-    const std::string state =
-        fmt::format("{}{} {} {} {} {} {} {}", state_of_files({file}), columns.text, columns.pair, columns.label,
+    const std::string name =
+        fmt::format("{}\n{} {} {} {} {} {} {}", file.native(), columns.text, columns.pair, columns.label,
                     columns.separate, columns.table.header, known.numbers, fmt::join(known.classes, "\n"));
-    return recent.get(state,
-                      [&] { return std::make_shared<const LabelledTable>(read_labelled_table(file, columns, known)); });
+    return options.files->get<LabelledTable>(
+        name, [&] { return std::make_shared<const LabelledTable>(read_labelled_table(file, columns, known)); });
   };
   KnownLabels known = labels_in(own.labels);
   if (options.split == Split::train || known.numbers || !known.classes.empty()) {
@@ -251,7 +249,7 @@ Opened open_text(const DatasetOptions& options) {
 }
 
 /// Recognises a table, or a folder with a training table.
-Recognition recognize_text(const fs::path& path) {
+Recognition recognize_text(const fs::path& path, OpenedFiles&) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
   for (const char* const extension : {".tsv", ".csv", ".jsonl"})

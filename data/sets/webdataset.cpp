@@ -12,9 +12,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <list>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -213,38 +211,26 @@ std::shared_ptr<const Shards> read_shards(const DatasetOptions& options, const s
   return shards;
 }
 
-/// A cache of recently read shards, because checking a configuration describes the same shards many times.
 std::shared_ptr<const Shards> shards_of(const DatasetOptions& options) {
   const auto own = read_options<WebDatasetOptions>("data set webdataset", options.settings);
   if (options.path.empty())
     reject("data.path: expected shards: a folder of them, or a pattern as `train-{{000000..000146}}.tar`");
-  std::vector<fs::path> train = shards_of(options.path), validation;
-  if (!own.validation.empty()) {
-    validation = shards_of(own.validation);
-  } else {
-    const auto others = std::stable_partition(train.begin(), train.end(),
-                                              [](const fs::path& shard) { return !is_for_validation(shard); });
-    validation.assign(others, train.end());
-    train.erase(others, train.end());
-    if (train.empty()) train = validation;  // there are only validation shards
-  }
-  if (train.empty()) reject("{}: expected tar archives, got none", options.path.native());
-  std::string key = fmt::format("{}\n{}\n{}\n{}", own.label, own.labels, own.val_fraction, options.seed);
-  for (const auto* const list : {&train, &validation})
-    for (const fs::path& shard : *list) {
-      std::error_code ignored;
-      key += fmt::format("\n{} {} {}", shard.native(), fs::file_size(shard, ignored),
-                         fs::last_write_time(shard, ignored).time_since_epoch().count());
+  const std::string name = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", options.path.native(), own.validation, own.label,
+                                       own.labels, own.val_fraction, options.seed);
+  return options.files->get<Shards>(name, [&] {
+    std::vector<fs::path> train = shards_of(options.path), validation;
+    if (!own.validation.empty()) {
+      validation = shards_of(own.validation);
+    } else {
+      const auto others = std::stable_partition(train.begin(), train.end(),
+                                                [](const fs::path& shard) { return !is_for_validation(shard); });
+      validation.assign(others, train.end());
+      train.erase(others, train.end());
+      if (train.empty()) train = validation;  // there are only validation shards
     }
-  static std::mutex mutex;
-  static std::list<std::pair<std::string, std::shared_ptr<const Shards>>> recent;
-  const std::scoped_lock lock(mutex);
-  for (const auto& [known, shards] : recent)
-    if (known == key) return shards;
-  recent.emplace_front(key, read_shards(options, train, validation, own));
-  constexpr std::size_t most = 2;
-  if (recent.size() > most) recent.pop_back();
-  return recent.front().second;
+    if (train.empty()) reject("{}: expected tar archives, got none", options.path.native());
+    return read_shards(options, train, validation, own);
+  });
 }
 
 DatasetInfo info_of(const DatasetOptions& options) {
@@ -270,7 +256,7 @@ std::unique_ptr<const Dataset> open(const DatasetOptions& options) {
 }
 
 /// Recognises archives, the first of which has a label next to an image.
-Recognition recognize(const fs::path& path) {
+Recognition recognize(const fs::path& path, OpenedFiles&) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored) && !is_tar(path)) return {};
   const std::vector<fs::path> shards = shards_of(path);

@@ -152,7 +152,8 @@ fs::path tokenizer_path(const TextOptions& own, const DatasetOptions& options) {
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const TextOptions& own, const DatasetOptions& options) {
-  return open_tokenizer(tokenizer_path(own, options));
+  const fs::path path = tokenizer_path(own, options);
+  return options.files->get<Tokenizer>(path.native(), [&] { return open_tokenizer(path); });
 }
 
 SampleField per_token(std::string name, const TextOptions& own) {

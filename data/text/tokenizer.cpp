@@ -1,7 +1,6 @@
 #include "data/text/tokenizer.h"
 
 #include "core/error.h"
-#include "data/text/recent.h"
 #include "data/text/utf8.h"
 
 #include <algorithm>
@@ -331,9 +330,7 @@ std::pair<std::int64_t, std::int64_t> longest_first(std::int64_t first, std::int
 }
 
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path) {
-  static Recent<Tokenizer> recent;
-  return recent.get(state_of_files({path, path / "tokenizer.json", path / "vocab.txt", path / "tokenizer_config.json"}),
-                    [&] { return std::make_shared<const Tokenizer>(read_tokenizer_files(path)); });
+  return std::make_shared<const Tokenizer>(read_tokenizer_files(path));
 }
 
 }  // namespace lacuna

@@ -116,7 +116,7 @@ class Tokenizer {
 /// longer one is truncated first, as in the tokenizers library.
 std::pair<std::int64_t, std::int64_t> longest_first(std::int64_t first, std::int64_t second, std::int64_t budget);
 
-/// Opens the tokenizer of a folder or file; recently opened ones are cached.
+/// Opens the tokenizer of a folder or file.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
 }  // namespace lacuna

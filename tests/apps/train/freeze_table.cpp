@@ -19,6 +19,11 @@ Experiment vit(const std::string& more) {
                           "test"));
 }
 
+std::vector<FreezeRow> table_of(const Experiment& experiment) {
+  Setup setup(experiment, Device::meta);
+  return freeze_table(setup, experiment);
+}
+
 const FreezeRow& row(const std::vector<FreezeRow>& rows, const std::string& layers) {
   const auto found = std::ranges::find(rows, layers, &FreezeRow::layers);
   REQUIRE_MESSAGE(found != rows.end(), layers, "\n", to_text(rows));
@@ -33,7 +38,7 @@ TEST_CASE("freeze table: its parts add up to the model and to what a step saves"
                                  "adapter: {name: lora_fa, rank: 2}\nmemory: {policy: fixed}\n"}) {
     INFO(more);
     const Experiment configuration = vit(more);
-    const std::vector<FreezeRow> rows = freeze_table(configuration);
+    const std::vector<FreezeRow> rows = table_of(configuration);
     const Measurement measured = measure(configuration, Device::meta);
     std::int64_t trained = 0, frozen = 0, saved = 0;
     for (const FreezeRow& one : rows) {
@@ -45,11 +50,11 @@ TEST_CASE("freeze table: its parts add up to the model and to what a step saves"
     CHECK(trained + frozen == measured.parameters);
     CHECK(saved == measured.memory[static_cast<std::size_t>(Purpose::saved)]);
   }
-  CHECK(freeze_table(vit("")).empty());
+  CHECK(table_of(vit("")).empty());
 }
 
 TEST_CASE("freeze table: blocks that are trained alike are one row, and frozen layers without inputs are named") {
-  const std::vector<FreezeRow> rows = freeze_table(vit("freeze: {train: [\"@last2\", \"@head\"]}\n"));
+  const std::vector<FreezeRow> rows = table_of(vit("freeze: {train: [\"@last2\", \"@head\"]}\n"));
   const FreezeRow &frozen = row(rows, "blocks.0-1"), &trained = row(rows, "blocks.2-3");
   CHECK(frozen.trained == 0);
   CHECK(frozen.saved < trained.saved);
@@ -60,8 +65,8 @@ TEST_CASE("freeze table: blocks that are trained alike are one row, and frozen l
   CHECK(trained.without_input.empty());
   CHECK(row(rows, "head").trained > 0);
   // With LoRA-FA no linear layer needs its input; with LoRA each still does, for A.
-  const std::vector<FreezeRow> fa = freeze_table(vit("adapter: {name: lora_fa, rank: 2}\n")),
-                               lora = freeze_table(vit("adapter: {name: lora, rank: 2}\n"));
+  const std::vector<FreezeRow> fa = table_of(vit("adapter: {name: lora_fa, rank: 2}\n")),
+                               lora = table_of(vit("adapter: {name: lora, rank: 2}\n"));
   CHECK(row(fa, "blocks.1-3").inputs > row(lora, "blocks.1-3").inputs);
 }
 

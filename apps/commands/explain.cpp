@@ -196,7 +196,7 @@ ExitCode explain(const Options& options) {
   if (experiment.memory.policy == "auto" && available_device(experiment) != Device::meta) warn_if_crowded();
   plan_memory(experiment, machine_costs());
   Setup setup(experiment, Device::meta);
-  const auto made_up = [&] { return made_up_batch(experiment, setup); };
+  const auto made_up = [&] { return example(experiment, setup); };
   // Adaptive policies choose bits after one step; with no trainable parameters there is nothing to choose.
   const bool trains = setup.trainable_count() > 0 || experiment.image_gradient;
   if (trains && adaptive_of(setup.policy()) != nullptr) setup.trainer().step(made_up(), 0, experiment.optimizer.lr);

@@ -119,8 +119,8 @@ std::vector<FreezeRow> freeze_table(Setup& setup, const Experiment& experiment) 
   model.set_training(true);
   // Adaptive policies choose bits after one step.
   if (trains && adaptive_of(setup.policy()) != nullptr)
-    setup.trainer().step(made_up_batch(experiment, setup), 0, experiment.optimizer.lr);
-  std::vector<Batch> batch = made_up_batch(experiment, setup);
+    setup.trainer().step(example(experiment, setup), 0, experiment.optimizer.lr);
+  std::vector<Batch> batch = example(experiment, setup);
   Tape tape(setup.policy());
   UnneededInputs uses;
   const Variable loss = [&] {

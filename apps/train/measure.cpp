@@ -56,17 +56,15 @@ Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, 
 }
 
 /// Tokens of each sample: `data.length` in turn, otherwise the longest that the data set has and the model takes.
-std::vector<std::int64_t> made_up_lengths(const Experiment& experiment, const SampleFields& inputs,
+std::vector<std::int64_t> example_lengths(const Experiment& experiment, const SampleFields& inputs,
                                           std::int64_t samples) {
+  const std::vector<std::int64_t>& given = experiment.data.source.lengths;
   std::int64_t longest = inputs.front().shape.front();
-  if (inputs.front().collation != Collation::stacked && experiment.data.source.lengths.empty()) {
-    const SampleFields& fields = experiment.samples.fields;
-    const auto same = std::ranges::find(fields, inputs.front().name, &SampleField::name);
-    if (same != fields.end()) longest = std::min(longest, same->shape.front());
-  }
+  const auto same = std::ranges::find(experiment.samples.fields, inputs.front().name, &SampleField::name);
+  if (inputs.front().collation != Collation::stacked && same != experiment.samples.fields.end())
+    longest = std::min(longest, same->shape.front());
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), longest);
-  if (const std::vector<std::int64_t>& given = experiment.data.source.lengths; !given.empty())
-    for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = static_cast<std::int64_t>(given[i % given.size()]);
+  for (std::size_t i = 0; i < lengths.size() && !given.empty(); ++i) lengths[i] = given[i % given.size()];
   return lengths;
 }
 
@@ -86,41 +84,43 @@ std::int64_t bytes_ahead(const Batch& batch, const SampleFields& inputs, const S
   return bytes;
 }
 
-std::vector<Batch> made_up_batch(const Experiment& experiment, const Model& model, const Task& task,
-                                 Split split = Split::train) {
-  const std::int64_t parts = experiment.train.accumulate,
-                     samples = experiment.train.batch_size / parts / experiment.process.ranks;
+/// Micro-batch `part` of a step or an evaluation: `samples` made-up samples with the inputs of the model and the
+/// targets of the task, in the form in which the loader hands on those of the data set.
+Batch example(const Experiment& experiment, const Model& model, const Task& task, Split split, std::int64_t samples,
+              std::int64_t part = 0) {
   const Device of_model = model.context().device, device = batches_on_host(experiment) ? Device::cpu : of_model;
   const AllocationScope scope({Purpose::data, Label("batch"), {}});
-  std::vector<Batch> batch;
-  const std::vector<std::int64_t> lengths = made_up_lengths(experiment, model.inputs(), samples);
+  const bool mixes = split == Split::train && experiment.data.mix.any();
+  const std::vector<std::int64_t> lengths = example_lengths(experiment, model.inputs(), samples);
   const SampleFields targets = task.targets();
-  const bool mixes = mixing_of(experiment) != nullptr;
-  for (std::int64_t part = 0; part < parts; ++part) {
-    Batch& made = batch.emplace_back();
-    for (const SampleFields& fields : {model.inputs(), targets})
-      for (SampleField field : fields) {
-        if (field.kind == FieldKind::pixels && gives_pixels(experiment, split)) {
-          field.dtype = DType::u8;
-          std::vector<float> table(static_cast<std::size_t>(field.shape.back()), 4 / 255.0F);
-          table.resize(2 * table.size(), -2);
-          made.set("image_scale", image_scale(table, samples));
-          if (mixes) made.set("image_mixes", Tensor::zeros({samples, 6}, DType::f32, Device::cpu, Purpose::data));
-        }
-        set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device, of_model), lengths);
+  Batch made;
+  made.samples = samples;
+  made.first = part * samples;
+  for (const SampleFields& fields : {model.inputs(), targets})
+    for (SampleField field : fields) {
+      if (field.kind == FieldKind::pixels && gives_pixels(experiment, split)) {
+        field.dtype = DType::u8;
+        std::vector<float> table(static_cast<std::size_t>(field.shape.back()), 4 / 255.0F);
+        table.resize(2 * table.size(), -2);
+        made.set("image_scale", image_scale(table, samples));
+        if (mixes) made.set("image_mixes", Tensor::zeros({samples, 6}, DType::f32, Device::cpu, Purpose::data));
       }
-    if (const SampleField* const label = mixes ? find_field(targets, FieldKind::label) : nullptr)
-      made.set(label->name, mixed_labels(made[label->name], experiment.model.num_classes));
-    made.samples = samples;
-    made.first = part * samples;
-  }
-  return batch;
+      set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device, of_model), lengths);
+    }
+  if (const SampleField* const label = mixes ? find_field(targets, FieldKind::label) : nullptr)
+    made.set(label->name, mixed_labels(made[label->name], experiment.model.num_classes));
+  return made;
 }
 
 }  // namespace
 
-std::vector<Batch> made_up_batch(const Experiment& experiment, const Setup& setup) {
-  return made_up_batch(experiment, setup.model(), setup.task());
+std::vector<Batch> example(const Experiment& experiment, const Setup& setup) {
+  const std::int64_t parts = experiment.train.accumulate;
+  std::vector<Batch> batch;
+  for (std::int64_t part = 0; part < parts; ++part)
+    batch.push_back(example(experiment, setup.model(), setup.task(), Split::train,
+                            experiment.train.batch_size / parts / experiment.process.ranks, part));
+  return batch;
 }
 
 Measurement describe(const Experiment& experiment, const Setup& setup) {
@@ -173,7 +173,7 @@ Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOpt
     reject(
         "freeze: no parameter is left to train; `freeze.train` names those that are, `freeze.freeze` those that are "
         "not");
-  const auto batch = [&] { return made_up_batch(experiment, setup); };
+  const auto batch = [&] { return example(experiment, setup); };
   Measurement result = describe(experiment, setup);
   const auto now = [] { return std::chrono::steady_clock::now(); };
   const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
@@ -220,24 +220,22 @@ Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOpt
 
 EvaluationBytes measure_evaluation(Setup& setup, const Experiment& experiment) {
   Ledger& account = ledger(setup.model().context().device);
-  Experiment evaluated = experiment;
-  evaluated.train.batch_size /= std::exchange(evaluated.train.accumulate, 1);
-  evaluated.data.mix = {};
+  std::int64_t samples = experiment.train.batch_size / experiment.train.accumulate / experiment.process.ranks;
   EvaluationBytes bytes;
   const auto pass = [&](Model& model, const auto& run) {
     model.set_training(false);
     account.reset_peak();
-    Batch samples = std::move(made_up_batch(evaluated, model, setup.task(), Split::validation).front());
+    Batch batch = example(experiment, model, setup.task(), Split::validation, samples);
     if (!batches_on_host(experiment))
-      bytes.ahead = std::max(bytes.ahead, bytes_ahead(samples, model.inputs(), setup.task().targets()));
-    run(std::move(samples));
+      bytes.ahead = std::max(bytes.ahead, bytes_ahead(batch, model.inputs(), setup.task().targets()));
+    run(std::move(batch));
     bytes.peak = std::max(bytes.peak, account.peak());
   };
   if (setup.heads() != nullptr)  // features, which come from both splits
-    pass(setup.classifier(), [&](Batch samples) { setup.classifier().forward(std::move(samples)); });
+    pass(setup.classifier(), [&](Batch batch) { setup.classifier().forward(std::move(batch)); });
   if (const std::int64_t all = experiment.data.source.validation_size; all > 0)
-    evaluated.train.batch_size = std::min(evaluated.train.batch_size, all);
-  pass(setup.model(), [&](Batch samples) { setup.task().run(setup.model(), std::move(samples), TaskMode::evaluate); });
+    samples = std::min(samples, all / experiment.process.ranks);
+  pass(setup.model(), [&](Batch batch) { setup.task().run(setup.model(), std::move(batch), TaskMode::evaluate); });
   return bytes;
 }
 

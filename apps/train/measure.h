@@ -61,10 +61,9 @@ struct Measurement {
 /// The figures that are known before anything is measured.
 Measurement describe(const Experiment& experiment, const Setup& setup);
 
-/// A batch of `configuration.train.batch_size` made-up samples, or a rank's part of it, cut into `accumulate`
-/// micro-batches. Labels have the form
-/// of mixed ones where the configuration mixes.
-std::vector<Batch> made_up_batch(const Experiment& experiment, const Setup& setup);
+/// The micro-batches of a made-up step, or of a rank's part of it, in the form in which the loader hands on those of
+/// the data set.
+std::vector<Batch> example(const Experiment& experiment, const Setup& setup);
 
 struct MeasureOptions {
   int warm_up = 0;

@@ -49,7 +49,7 @@ class MetaModel {
     Ledger& account = ledger(Device::meta);
     account.reset_peak();
     const StepResult result =
-        setup_.trainer(policy).step(made_up_batch(experiment_, setup_), 0, 0, {.observer = observer});
+        setup_.trainer(policy).step(example(experiment_, setup_), 0, 0, {.observer = observer});
     return {result.saved_bytes, account.peak()};
   }
   /// A step and an evaluation under `exact`.
@@ -66,7 +66,7 @@ Batch example_batch(const Experiment& experiment, const Setup& setup, std::strin
   const Configuration::Data& data = experiment.data;
   if (setup.heads() != nullptr || (dataset_kinds().get(data.name).reads_files && data.source.path.empty())) {
     source = "measured on made-up samples";
-    return std::move(made_up_batch(experiment, setup).front());
+    return std::move(example(experiment, setup).front());
   }
   const Batches batches =
       batches_of(experiment, open_dataset(data.name, dataset_options(experiment, Split::train)), Split::train);

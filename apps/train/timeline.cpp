@@ -186,8 +186,8 @@ class Timeline final : public Observer {
 }  // namespace
 
 ordered_json record_timeline(Setup& setup, const Experiment& experiment, const CostTable& costs) {
-  setup.trainer().step(made_up_batch(experiment, setup), 0, experiment.optimizer.lr);
-  std::vector<Batch> batch = made_up_batch(experiment, setup);
+  setup.trainer().step(example(experiment, setup), 0, experiment.optimizer.lr);
+  std::vector<Batch> batch = example(experiment, setup);
   Timeline timeline(setup.model().context().device, costs);
   setup.trainer().step(std::move(batch), 1, experiment.optimizer.lr, {.observer = &timeline});
   return timeline.finish();

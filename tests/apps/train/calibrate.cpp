@@ -40,7 +40,7 @@ TEST_CASE("calibrate: one pass over part of the batch agrees with GACT's passes 
         const Experiment with =
             configured(model, by_draws, fmt::format("optimizer: {{name: {}, lr: 0.01}}\n", optimizer), batch_size);
         Setup setup(with, Device::cpu);
-        setup.trainer().step(made_up_batch(with, setup), 0, 0.01);
+        setup.trainer().step(example(with, setup), 0, 0.01);
         for (const auto& [name, values] : state_of(setup)) {
           if (!name.starts_with("tensor ")) continue;
           found[by_draws ? 1 : 0][name] = values[sensitivity];
@@ -82,7 +82,7 @@ TEST_CASE("calibrate: a step with calibration takes no more memory than others, 
     Ledger& account = ledger(Device::meta);
     std::int64_t peaks[2];
     for (std::int64_t step = 0; step < 2; ++step) {
-      std::vector<Batch> images = made_up_batch(with, setup);
+      std::vector<Batch> images = example(with, setup);
       account.reset_peak();
       setup.trainer().step(std::move(images), step, 0.01);
       peaks[step] = account.peak();
@@ -98,7 +98,7 @@ TEST_CASE("calibrate: the share of the gradient that is noise of quantization is
                                  "optimizer: {name: sgd, lr: 0.01}\n");
     with.memory.options["bits"] = bits;
     Setup setup(with, Device::cpu);
-    const Batch batch = made_up_batch(with, setup).front();
+    const Batch batch = example(with, setup).front();
     setup.model().set_training(true);
     Adaptive& adaptive = *adaptive_of(setup.policy());
     CHECK(adaptive.variance_share() == 0);
@@ -151,7 +151,7 @@ TEST_CASE("calibrate: works with frozen parameters") {
                     memory),
         "a.yaml"));
     Setup setup(with, Device::cpu);
-    const StepResult outcome = setup.trainer().step(made_up_batch(with, setup), 0, 0.01);
+    const StepResult outcome = setup.trainer().step(example(with, setup), 0, 0.01);
     CHECK(outcome.finite());
     CHECK(outcome.gradient_norm > 0);
   }
@@ -161,7 +161,7 @@ TEST_CASE("calibrate: changes nothing but the bits") {
   for (const bool by_draws : {false, true}) {
     const Experiment with = configured("{name: resnet20, num_classes: 10}", by_draws);
     Setup setup(with, Device::cpu);
-    const std::vector<Batch> batch = made_up_batch(with, setup);
+    const std::vector<Batch> batch = example(with, setup);
     const auto buffers = [&] {
       std::vector<std::vector<double>> values;
       for (const Buffer* buffer : setup.model().buffers()) values.push_back(buffer->tensor().to_vector());

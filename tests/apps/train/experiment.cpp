@@ -59,7 +59,7 @@ TEST_CASE("experiment: a run describes its data set once and builds its model tw
       "output.dir=" + dir,
       "--json",
       (folder / "out.json").string()};
-  for (const std::string memory : {"memory.policy=exact", "memory={policy: auto, budget: 2MiB}"}) {
+  for (const std::string memory : {"memory.policy=exact", "memory={policy: auto, budget: 270KiB}"}) {
     CAPTURE(memory);
     const bool plans = memory.find("auto") != std::string::npos;
     std::vector<std::string> begin = words;

@@ -35,7 +35,7 @@ Outcome train(std::string_view text, std::vector<std::string> overrides) {
   ledger(Device::cpu).reset_peak();
   Outcome outcome;
   for (int step = 0; step < 3; ++step) {
-    const StepResult done = setup.trainer().step(made_up_batch(configuration, setup), step, 1e-2);
+    const StepResult done = setup.trainer().step(example(configuration, setup), step, 1e-2);
     outcome.losses.push_back(done.loss);
     outcome.norms.push_back(done.gradient_norm);
     for (const Parameter* parameter : setup.model().parameters()) {
@@ -94,7 +94,7 @@ TEST_CASE("in backward: a gradient that is not finite ends the step with its par
     Experiment changed = configuration;
     changed.optimizer.in_backward = in_backward;
     Setup setup(changed, Device::cpu);
-    const std::vector<Batch> batch = made_up_batch(changed, setup);
+    const std::vector<Batch> batch = example(changed, setup);
     // The stream before the first norm is zero, so that the huge scale behind it is not seen in forward; backward
     // multiplies by it.
     std::vector<double> head;

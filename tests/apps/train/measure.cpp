@@ -127,7 +127,7 @@ TEST_CASE("recompute: a frozen sequence that nothing trained stands before saves
                           "memory: {recompute: [blocks]}\ntrain: {batch_size: 8}\nfreeze: {train: [\"head*\"]}\n",
                           "a.yaml"));
   Setup setup(with, Device::cpu);
-  const StepResult outcome = setup.trainer().step(made_up_batch(with, setup), 0, 0.01);
+  const StepResult outcome = setup.trainer().step(example(with, setup), 0, 0.01);
   CHECK(outcome.gradient_norm > 0);
   CHECK(outcome.saved_bytes < 8 * 48 * 4 * 4);  // the classifier's input, and little else
 }

@@ -6,8 +6,8 @@
 // Trains STEPS steps under `exact`, then computes the gradient of one more batch with DRAWS different draws of the
 // rounding, under every policy, or only under the configuration's `memory` if that is not `exact`. The configuration
 // must have no other randomness (no dropout). Prints Markdown.
-#include "apps/config/configuration.h"
 #include "apps/config/resolve.h"
+#include "apps/train/machine_costs.h"
 #include "apps/train/planning.h"
 #include "apps/train/setup.h"
 #include "autograd/tape.h"
@@ -104,7 +104,7 @@ class GatesFromCodes final : public MemoryPolicy {
 /// A model after some training, and a batch.
 class Subject {
  public:
-  Subject(const apps::Configuration& configuration, int steps) : setup_(configuration, apps::device_of(configuration)) {
+  Subject(const apps::Experiment& configuration, int steps) : setup_(configuration, apps::device_of(configuration)) {
     Loader loader(apps::batches_of(
         configuration, open_dataset(configuration.data.name, apps::dataset_options(configuration, Split::train)),
         Split::train));
@@ -351,14 +351,17 @@ int main(int count, char** arguments) {
   try {
     const int steps = std::atoi(arguments[2]), draws = std::max(2, std::atoi(arguments[3]));
     const std::vector<std::string> overrides(arguments + 4, arguments + count);
-    apps::Configuration configuration = apps::resolve(apps::read_configuration(arguments[1], overrides));
-    apps::plan_memory(configuration);
-    const apps::Configuration::Memory own = std::exchange(configuration.memory, {});
+    apps::Experiment configuration = apps::resolve(apps::read_configuration(arguments[1], overrides));
+    apps::plan_memory(configuration, apps::machine_costs());
+    const apps::Experiment own = configuration;
+    configuration.memory = {};
+    configuration.plan.reset();
     Subject subject(configuration, steps);
     const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
     const Subject::Pass truth = subject.pass(*exact, 0);
     fmt::print("`exact` saves {:.2f} MiB; {} draws\n", static_cast<double>(truth.saved) / (1 << 20), draws);
-    if (own.policy != "exact" || !own.recompute.empty() || !own.rules.empty()) {
+    const apps::Configuration::Memory& memory = own.memory;
+    if (memory.policy != "exact" || !memory.recompute.empty() || !memory.rules.empty()) {
       head();
       subject.report("as configured", *apps::make_memory_policy(own, Device::cpu), truth, draws);
       return 0;

@@ -66,11 +66,11 @@ class SlowRanks final : public Communicator {
 
 class Subject {
  public:
-  Subject(const apps::Configuration& configuration, double bytes_per_second)
+  Subject(const apps::Experiment& configuration, double bytes_per_second)
       : network_{bytes_per_second}, configuration_(configuration), setup_(configuration, Device::cpu, ranks_) {}
 
   double step_seconds() {
-    std::vector<Batch> batch = apps::made_up_batch(configuration_, setup_);
+    std::vector<Batch> batch = apps::example(configuration_, setup_);
     const auto begin = std::chrono::steady_clock::now();
     trainer_.step(std::move(batch), number_++, configuration_.optimizer.lr);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -81,7 +81,7 @@ class Subject {
  private:
   SlowRanks::Network network_;
   SlowRanks ranks_{network_};
-  apps::Configuration configuration_;
+  apps::Experiment configuration_;
   apps::Setup setup_;
   Trainer trainer_{setup_.trainer()};
   std::int64_t number_ = 0;
@@ -95,7 +95,7 @@ int main(int count, char** arguments) try {
     return 2;
   }
   const std::vector<std::string> overrides(arguments + 4, arguments + count);
-  const apps::Configuration configuration =
+  const apps::Experiment configuration =
       apps::resolve(apps::as_rank(apps::read_configuration(arguments[1], overrides), 0, 2));
   Subject fast(configuration, 0), slow(configuration, std::atof(arguments[3]));
   std::vector<double> fast_steps, longer, messages;

@@ -11,6 +11,7 @@
 // detected just after a step by the round trip of a number between two threads: about 100 ns if shared, 400 ns if not.
 // With one thread, all steps count as shared. The ratio of no steps is 0.
 #include "apps/config/resolve.h"
+#include "apps/train/machine_costs.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "bench/bench.h"
@@ -31,18 +32,18 @@ namespace {
 
 class Subject {
  public:
-  explicit Subject(const apps::Configuration& configuration)
+  explicit Subject(const apps::Experiment& configuration)
       : configuration_(configuration), setup_(configuration, Device::cpu) {}
 
   double step_seconds() {
-    std::vector<Batch> batch = apps::made_up_batch(configuration_, setup_);
+    std::vector<Batch> batch = apps::example(configuration_, setup_);
     const auto begin = std::chrono::steady_clock::now();
     trainer_.step(std::move(batch), number_++, configuration_.optimizer.lr);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
  private:
-  apps::Configuration configuration_;
+  apps::Experiment configuration_;
   apps::Setup setup_;
   Trainer trainer_{setup_.trainer()};
   std::int64_t number_ = 0;
@@ -111,8 +112,8 @@ int main(int count, char** arguments) {
     const auto made = [&](const std::string& memory) {
       std::vector<std::string> overrides = common;
       overrides.push_back(memory);
-      apps::Configuration configuration = apps::resolve(apps::read_configuration(arguments[1], overrides));
-      apps::plan_memory(configuration);
+      apps::Experiment configuration = apps::resolve(apps::read_configuration(arguments[1], overrides));
+      apps::plan_memory(configuration, apps::machine_costs());
       return configuration;
     };
     Subject exact(made("memory={policy: exact}"));

@@ -23,10 +23,10 @@ std::string refusal_of(const Attempt& attempt) {
 }
 
 /// Checks that a text has a part.
-inline void check_says(const std::string& text, std::string_view part) {
+inline void check_says(std::string_view text, std::string_view part) {
   CAPTURE(text);
   CAPTURE(part);
-  CHECK(text.find(part) != std::string::npos);
+  CHECK(text.find(part) != std::string_view::npos);
 }
 
 }  // namespace lacuna::test

@@ -17,6 +17,10 @@ class TemporaryFolder {
   TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "lacuna-XXXXXX").string()) {
     if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no temporary folder at " + path_);
   }
+  /// With c.yaml in it.
+  explicit TemporaryFolder(std::string_view configuration) : TemporaryFolder() {
+    std::ofstream(*this / "c.yaml", std::ios::binary) << configuration;
+  }
   ~TemporaryFolder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);

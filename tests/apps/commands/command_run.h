@@ -1,6 +1,7 @@
 // Runs the built command in a folder of its own.
 #pragma once
 
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -92,6 +94,14 @@ inline CommandResult run(const TemporaryFolder& folder, const std::vector<std::s
   INFO(result.error);
   REQUIRE(result.code == 0);
   return result;
+}
+
+/// A command that must end with 2 and an error that has all of `words`.
+inline void check_refused(const TemporaryFolder& folder, const std::vector<std::string>& arguments,
+                          std::initializer_list<std::string_view> words) {
+  const CommandResult result = run_command(folder, arguments);
+  CHECK_MESSAGE(result.code == 2, result.error);
+  for (const std::string_view word : words) check_says(result.error, word);
 }
 
 /// Another program: its path and its arguments.

@@ -310,8 +310,7 @@ TEST_CASE("configuration: a resolved one says every value, and is itself again")
 TEST_CASE("configuration: f16 and tf32 are refused on the CPU, and planned on meta") {
   for (const std::string precision : {"f16", "tf32"}) {
     const std::vector<std::string> words{"train.precision=" + precision};
-    CHECK(test::refusal_of([&] { resolve(read("train: {device: cpu}\n", words)); }).find("train.precision") !=
-          std::string::npos);
+    test::check_says(test::refusal_of([&] { resolve(read("train: {device: cpu}\n", words)); }), "train.precision");
     CHECK(resolve(read("train: {device: meta}\n", words)).train.precision == precision);
   }
 }
@@ -346,11 +345,11 @@ TEST_CASE("configuration: every key has a type and a help text, and an evaluatio
 }
 
 TEST_CASE("configuration: settings without effect are refused") {
-  CHECK(refusal_after_model("train: {init_scale: 8}\n").find("train.init_scale") != std::string::npos);
-  CHECK(refusal_after_model("train: {growth_interval: 8}\n").find("train.growth_interval") != std::string::npos);
-  CHECK(refusal_after_model("data: {name: shapes, path: c10}\n").find("data.path") != std::string::npos);
-  CHECK(refusal_after_model("train: {epochs: 3}\n", {"train="}).find("train=") != std::string::npos);
-  CHECK(refusal_after_model("train: {epochs: 3}\n", {"train.epochs="}).find("train.epochs=") != std::string::npos);
+  test::check_says(refusal_after_model("train: {init_scale: 8}\n"), "train.init_scale");
+  test::check_says(refusal_after_model("train: {growth_interval: 8}\n"), "train.growth_interval");
+  test::check_says(refusal_after_model("data: {name: shapes, path: c10}\n"), "data.path");
+  test::check_says(refusal_after_model("train: {epochs: 3}\n", {"train="}), "train=");
+  test::check_says(refusal_after_model("train: {epochs: 3}\n", {"train.epochs="}), "train.epochs=");
 }
 
 TEST_CASE("configuration: mean and deviation of the images") {
@@ -377,8 +376,8 @@ TEST_CASE("configuration: pixel augmentation is read, written and checked") {
     CAPTURE(wrong);
     CHECK(!refusal_after_model(fmt::format("data: {{{}}}\n", wrong)).empty());
   }
-  CHECK(refusal("model: {name: bert}\ndata: {name: random_tokens, erase_probability: 0.5}\n").find("random_tokens") !=
-        std::string::npos);
+  test::check_says(refusal("model: {name: bert}\ndata: {name: random_tokens, erase_probability: 0.5}\n"),
+                   "random_tokens");
 }
 
 TEST_CASE("configuration: images are as the model's preset wants them, unless the configuration says otherwise") {
@@ -413,7 +412,7 @@ TEST_CASE("configuration: mixing, sampling and patience") {
   const auto refused = [](const std::string& text, std::string_view word) {
     const std::string message = refusal_after_model(text);
     INFO(text, message);
-    CHECK(message.find(word) != std::string::npos);
+    test::check_says(message, word);
   };
   refused("data: {mixup_mode: pair}\n", "data.mixup");
   refused("data: {mixup: 0.8, mixup_switch: 0.3}\n", "mixup_switch");
@@ -427,8 +426,7 @@ TEST_CASE("configuration: mixing, sampling and patience") {
   refused("train: {ema_warmup: timm}\n", "ema_warmup");
   refused("train: {best_by: f1}\n", "best_by");
   refused("task: {name: classification, class_weights: 1}\n", "class_weights");
-  CHECK(refusal("model: {name: bert_tiny}\ndata: {name: random_tokens, mixup: 0.8}\n").find("mixup") !=
-        std::string::npos);
+  test::check_says(refusal("model: {name: bert_tiny}\ndata: {name: random_tokens, mixup: 0.8}\n"), "mixup");
 }
 
 TEST_CASE("configuration: training images are augmented, those of an evaluation are not") {
@@ -489,8 +487,8 @@ TEST_CASE("configuration: what is written is read alike by other readers of YAML
   Experiment configuration = read("");
   configuration.optimizer.lr = 1e-5;
   configuration.train.clip_norm = 1e20;
-  CHECK(to_yaml(configuration).find("lr: 1.0e-05\n") != std::string::npos);
-  CHECK(to_yaml(configuration).find("clip_norm: 1.0e+20\n") != std::string::npos);
+  test::check_says(to_yaml(configuration), "lr: 1.0e-05\n");
+  test::check_says(to_yaml(configuration), "clip_norm: 1.0e+20\n");
   for (const char* const text : {"123", "1e5", "on", "No", "0x1f", "1:30", "2026-11-25", ".5", "-1", "1_000", "plain",
                                  "a b", "lat\xe9in/\xc3\xa9", "\xff", "ends with \xe2\x82"}) {
     configuration.output.dir = text;

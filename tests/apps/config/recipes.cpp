@@ -4,6 +4,8 @@
 #include "apps/train/measure.h"
 #include "ops/kernels/tile_pairs.h"
 
+#include "tests/refusal.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -100,7 +102,7 @@ TEST_CASE("recipes: any policy goes with any recipe of its family") {
         CHECK(name.starts_with("recompute_"));
       }
       if (const auto attention = attentions.find(name); attention != attentions.end())
-        CHECK(to_yaml(both).find("attention: " + attention->second) != std::string::npos);
+        test::check_says(to_yaml(both), "attention: " + attention->second);
       CHECK(measure(resolve(both), Device::meta).peak > 0);
     }
   }

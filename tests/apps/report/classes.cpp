@@ -4,11 +4,9 @@
 using namespace lacuna::test;
 
 TEST_CASE("report: confusion matrix, pictures of the worst samples and other figures, once a run is evaluated") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", std::string(plain_vit) + "output: {dir: r}\n");
-  REQUIRE(run_command(folder, {"train", "-c", "c.yaml"}).code == 0);
-  const CommandResult evaluated = run_command(folder, {"eval", "r", "--json", "-"});
-  REQUIRE(evaluated.code == 0);
+  const TemporaryFolder folder(std::string(plain_vit) + "output: {dir: r}\n");
+  lacuna::test::run(folder, {"train", "-c", "c.yaml"});
+  const CommandResult evaluated = lacuna::test::run(folder, {"eval", "r", "--json", "-"});
   const nlohmann::json figures = evaluated.json().at("classes");
   const nlohmann::json kept = read_json(folder / "r/classes.json");
   CHECK(kept.at("classes").at("confusion") == figures.at("confusion"));
@@ -18,7 +16,7 @@ TEST_CASE("report: confusion matrix, pictures of the worst samples and other fig
   nlohmann::json with_others = kept;
   with_others["tenths"] = {{"mean", 0.5}, {"rows", {{{"from", 0.1}, {"samples", 3}}, {{"from", 0.2}, {"samples", 7}}}}};
   write_file(folder / "r/classes.json", with_others.dump());
-  REQUIRE(run_command(folder, {"report", "r"}).code == 0);
+  lacuna::test::run(folder, {"report", "r"});
   const nlohmann::json told =
       evaluate(folder, "r/report.html",
                "return [document.querySelectorAll('.confusion tbody tr').length, "
@@ -35,9 +33,8 @@ TEST_CASE("report: confusion matrix, pictures of the worst samples and other fig
 }
 
 TEST_CASE("report: a sheet of training samples") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
-  REQUIRE(run_command(folder, {"report", "--data", "c.yaml", "data.mixup=0.5", "-o", "s.html"}).code == 0);
+  const TemporaryFolder folder(plain_vit);
+  lacuna::test::run(folder, {"report", "--data", "c.yaml", "data.mixup=0.5", "-o", "s.html"});
   const nlohmann::json told =
       evaluate(folder, "s.html",
                "return [...document.querySelectorAll('figure')].map(f => f.querySelector('img').naturalWidth);");

@@ -30,32 +30,28 @@ void check_points(const nlohmann::json& shown, const std::vector<double>& expect
 }  // namespace
 
 TEST_CASE("report: what auto chose is no setting of the run") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
+  const TemporaryFolder folder(plain_vit);
   for (const char* const budget : {"12KiB", "14KiB"})
-    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "train.steps=1", fmt::format("output.dir={}", budget),
-                                 fmt::format("memory={{policy: auto, budget: {}, budget_of: saved}}", budget)})
-                .code == 0);
-  CHECK(read_file(folder / "12KiB/plan.json").find("blocks.") != std::string::npos);
+    test::run(folder, {"train", "-c", "c.yaml", "train.steps=1", fmt::format("output.dir={}", budget),
+                       fmt::format("memory={{policy: auto, budget: {}, budget_of: saved}}", budget)});
+  check_says(read_file(folder / "12KiB/plan.json"), "blocks.");
   const CommandResult result = run_command(folder, {"report", "12KiB", "14KiB"});
   INFO(result.out, result.error);
   REQUIRE(result.code == 0);
-  CHECK(result.out.find("memory.budget") != std::string::npos);
+  check_says(result.out, "memory.budget");
   CHECK(result.out.find("memory.recompute") == std::string::npos);
   const std::string page = read_file(folder / "report.html");
-  CHECK(page.find("\"label\":\"12KiB: budget 12KiB\"") != std::string::npos);
+  check_says(page, "\"label\":\"12KiB: budget 12KiB\"");
 }
 
 TEST_CASE("report: ranges, sensitivities and bits of saved tensors over training") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml",
-             "model: {name: vit, image_size: 16, patch_size: 4, embed_dim: 32, depth: 2, num_heads: 2}\n"
-             "data: {name: shapes, train_size: 64, val_size: 16}\n"
-             "train: {epochs: 3, batch_size: 16, threads: 1}\n");
+  const TemporaryFolder folder(
+      "model: {name: vit, image_size: 16, patch_size: 4, embed_dim: 32, depth: 2, num_heads: 2}\n"
+      "data: {name: shapes, train_size: 64, val_size: 16}\n"
+      "train: {epochs: 3, batch_size: 16, threads: 1}\n");
   for (const char* const memory : {"{policy: mesa}", "{policy: adaptive, bits: 2, measure_every: 4}"})
-    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("memory={}", memory),
-                                 fmt::format("output.dir={}", memory[9] == 'm' ? "ranges" : "bits")})
-                .code == 0);
+    test::run(folder, {"train", "-c", "c.yaml", fmt::format("memory={}", memory),
+                       fmt::format("output.dir={}", memory[9] == 'm' ? "ranges" : "bits")});
   std::map<std::string, std::vector<double>> noted;  // by run: the steps that tell something
   for (const std::string run : {"ranges", "bits"})
     for (const std::string& line : lines_of(read_file(folder / run / "metrics.jsonl"))) {
@@ -73,7 +69,7 @@ TEST_CASE("report: ranges, sensitivities and bits of saved tensors over training
     }
   CHECK(noted["ranges"] == std::vector<double>{4, 8, 12});  // at evaluations
   CHECK(noted["bits"].size() > 3);                          // and where it was measured
-  REQUIRE(run_command(folder, {"report", "ranges", "bits", "-o", "page.html"}).code == 0);
+  test::run(folder, {"report", "ranges", "bits", "-o", "page.html"});
   const nlohmann::json page = evaluate(
       folder, "page.html",
       charts +
@@ -94,49 +90,43 @@ TEST_CASE("report: ranges, sensitivities and bits of saved tensors over training
 }
 
 TEST_CASE("report: training runs on one page") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
+  const TemporaryFolder folder(plain_vit);
   for (const char* const name : {"one", "two"})
-    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name),
-                                 fmt::format("memory.policy={}", name == std::string("one") ? "exact" : "mesa")})
-                .code == 0);
+    test::run(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name),
+                       fmt::format("memory.policy={}", name == std::string("one") ? "exact" : "mesa")});
   const CommandResult alone = run_command(folder, {"report", "one"});
   CHECK(alone.code == 0);
   CHECK(alone.out.starts_with("run "));
-  CHECK(read_file(folder / "one/report.html").find("\"label\":\"one\"") != std::string::npos);
+  check_says(read_file(folder / "one/report.html"), "\"label\":\"one\"");
   fs::remove(folder / "two/summary.json");  // a run that still goes on
-  const CommandResult result = run_command(folder, {"report", "one", "two", "-o", "both.html"});
-  INFO(result.error);
-  REQUIRE(result.code == 0);
+  const CommandResult result = test::run(folder, {"report", "one", "two", "-o", "both.html"});
   // The keys in which the runs differ are shown beside their folders.
-  CHECK(result.out.find("memory.policy") != std::string::npos);
+  check_says(result.out, "memory.policy");
   const std::string page = read_file(folder / "both.html");
   fs::create_directory_symlink("one", folder / "link");
   CHECK(run_command(folder, {"report", "one", "two", "link"}).error ==
         "lacuna: one and link are one run; give it once\n");
-  const CommandResult twice = run_command(folder, {"report", "one", "./one"});
-  CHECK(twice.code == 2);
-  CHECK(twice.error.find("the run one is given twice") != std::string::npos);
-  CHECK(page.find("\"label\":\"one: exact\"") != std::string::npos);
-  CHECK(page.find("mesa · ") != std::string::npos);
-  CHECK(page.find("\"csv\":\"\"") != std::string::npos);  // it names no file that is not there
-  CHECK(page.find("unfinished\"") != std::string::npos);
+  check_refused(folder, {"report", "one", "./one"}, {"the run one is given twice"});
+  check_says(page, "\"label\":\"one: exact\"");
+  check_says(page, "mesa · ");
+  check_says(page, "\"csv\":\"\"");  // it names no file that is not there
+  check_says(page, "unfinished\"");
   write_file(folder / "two/summary.json", "{\"a\":");
   const CommandResult damaged = run_command(folder, {"report", "one", "two"});
-  CHECK(damaged.out.find("unfinished") != std::string::npos);
-  CHECK(damaged.error.find("two/summary.json") != std::string::npos);
+  check_says(damaged.out, "unfinished");
+  check_says(damaged.error, "two/summary.json");
   write_file(folder / "two/record.json", "[1]");
   const CommandResult no_record = run_command(folder, {"report", "one", "two"});
   CHECK(no_record.code == 0);
-  CHECK(no_record.error.find("two/record.json") != std::string::npos);
+  check_says(no_record.error, "two/record.json");
   CHECK(no_record.error.find("one/record.json") == std::string::npos);
-  CHECK(run_command(folder, {"report", "nowhere"}).error.find("nowhere does not exist") != std::string::npos);
+  check_says(run_command(folder, {"report", "nowhere"}).error, "nowhere does not exist");
   // A label shows the part of its folder that differs from the others' folders.
   fs::create_directory(folder / "exp");
   for (const char* const name : {"one", "two"}) fs::rename(folder / name, folder / "exp" / name);
-  REQUIRE(run_command(folder, {"report", "exp/one", "exp/two/", "-o", "both.html"}).code == 0);
-  CHECK(read_file(folder / "both.html").find("\"label\":\"one: exact\"") != std::string::npos);
-  CHECK(read_file(folder / "both.html").find("\"label\":\"two: mesa · unfinished\"") != std::string::npos);
+  test::run(folder, {"report", "exp/one", "exp/two/", "-o", "both.html"});
+  check_says(read_file(folder / "both.html"), "\"label\":\"one: exact\"");
+  check_says(read_file(folder / "both.html"), "\"label\":\"two: mesa · unfinished\"");
   for (const char* const size : {"1280,900", "800,900"}) {
     const nlohmann::json page_state = evaluate(
         folder, "both.html",
@@ -176,13 +166,12 @@ TEST_CASE("report: training runs on one page") {
 }
 
 TEST_CASE("report: bars at the peak add up to it, and a run's page begins with its figures and configuration") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
-  REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output.dir=r"}).code == 0);
+  const TemporaryFolder folder(plain_vit);
+  test::run(folder, {"train", "-c", "c.yaml", "output.dir=r"});
   write_file(folder / "r/record.json",
              R"({"sessions": [{"command": "lacuna train -c <c>.yaml", "version": "1.2", "outcome": "stopped"},
                               {"command": "lacuna train --resume r", "version": "1.3", "outcome": "finished"}]})");
-  REQUIRE(run_command(folder, {"report", "r"}).code == 0);
+  test::run(folder, {"report", "r"});
   const nlohmann::json summary = read_json(folder / "r/summary.json");
   const nlohmann::json shown =
       evaluate(folder, "r/report.html",
@@ -200,21 +189,18 @@ TEST_CASE("report: bars at the peak add up to it, and a run's page begins with i
     sum += bar.at(1).get<std::int64_t>();
   }
   CHECK(sum == summary.at("memory").at("peak"));
-  CHECK(shown.at("facts").get<std::string>().find("best val accuracy") != std::string::npos);
+  check_says(shown.at("facts").get<std::string>(), "best val accuracy");
   CHECK(shown.at("configuration") == read_file(folder / "r/config.yaml"));
 }
 
 TEST_CASE("report: curves go by step, epoch or time, and runs of several seeds are a mean with a band") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
+  const TemporaryFolder folder(plain_vit);
   for (const char* const seed : {"1", "2", "3"})
-    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", seed),
-                                 fmt::format("train.seed={}", seed)})
-                .code == 0);
-  const CommandResult result = run_command(folder, {"report", "1", "2", "3"});
-  REQUIRE(result.code == 0);
+    test::run(folder,
+              {"train", "-c", "c.yaml", fmt::format("output.dir={}", seed), fmt::format("train.seed={}", seed)});
+  const CommandResult result = test::run(folder, {"report", "1", "2", "3"});
   CHECK(lines_of(result.out).at(1).starts_with("3 seeds "));
-  CHECK(result.out.find(" ± ") != std::string::npos);
+  check_says(result.out, " ± ");
   const nlohmann::json shown = evaluate(
       folder, "report.html",
       charts +
@@ -250,17 +236,15 @@ TEST_CASE("report: curves go by step, epoch or time, and runs of several seeds a
 }
 
 TEST_CASE("report: a run is finished that reached its end, and its figures are of what it has done by now") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
+  const TemporaryFolder folder(plain_vit);
   // Whether it is finished, and after how many steps.
   const auto told = [&] {
-    REQUIRE(run_command(folder, {"report", "r", "finished", "--json", "r.json"}).code == 0);
+    test::run(folder, {"report", "r", "finished", "--json", "r.json"});
     const bool is_unfinished = read_file(folder / "report.html").find("unfinished") != std::string::npos;
     return std::pair(!is_unfinished, read_json(folder / "r.json").at(0).at("result").at("steps").get<int>());
   };
   const auto begin = [&](const char* const name) {
-    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output={dir: " + std::string(name) + "}", "train.steps=2"})
-                .code == 0);
+    test::run(folder, {"train", "-c", "c.yaml", "output={dir: " + std::string(name) + "}", "train.steps=2"});
   };
   begin("finished");
   begin("r");
@@ -282,20 +266,18 @@ TEST_CASE("report: a run is finished that reached its end, and its figures are o
 }
 
 TEST_CASE("train: a validation loss that is not finite ends the run, and nothing is saved of it") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
+  const TemporaryFolder folder(plain_vit);
   const CommandResult result = run_command(
       folder, {"train", "-c", "c.yaml", "output.dir=r", "train.steps=1", "optimizer={name: sgd, lr: 1e25}"});
   INFO(result.out, result.error);
   CHECK(result.code == 1);
-  CHECK(result.error.find("after step 1 the validation loss") != std::string::npos);
+  check_says(result.error, "after step 1 the validation loss");
   CHECK(!fs::exists(folder / "r/last"));
 }
 
 TEST_CASE("report: lines and figures that something else wrote are passed over") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
-  REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output.dir=r"}).code == 0);
+  const TemporaryFolder folder(plain_vit);
+  test::run(folder, {"train", "-c", "c.yaml", "output.dir=r"});
   fs::remove(folder / "r/summary.json");
   for (const std::string_view lines : {R"({"step":1,"val_loss":1})", R"({"step":1,"val_loss":1,"seconds":1e-310})",
                                        R"({"step":1,"val_loss":1,"epoch":"x","peak":"much","val_accuracy":[1]})",
@@ -311,17 +293,16 @@ TEST_CASE("report: lines and figures that something else wrote are passed over")
   write_file(folder / "r/summary.json", R"({"memory":{"peak":"much"},"val_accuracy":[1]})");
   const CommandResult result = run_command(folder, {"report", "r"});
   CHECK(result.code == 0);
-  CHECK(result.out.find("much") != std::string::npos);
+  check_says(result.out, "much");
 }
 
 TEST_CASE("report: a run that saved in no layer leaves the page whole") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
-  REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "output.dir=r"}).code == 0);
+  const TemporaryFolder folder(plain_vit);
+  test::run(folder, {"train", "-c", "c.yaml", "output.dir=r"});
   nlohmann::json summary = read_json(folder / "r/summary.json");
   summary["saved_by_path"] = nlohmann::json::object();
   write_file(folder / "r/summary.json", summary.dump());
-  REQUIRE(run_command(folder, {"report", "r"}).code == 0);
+  test::run(folder, {"report", "r"});
   const nlohmann::json there = evaluate(folder, "r/report.html",
                                         "return ['layers', 'peak', 'curve-loss', 'values'].map(id => "
                                         "document.getElementById(id) !== null);");
@@ -342,8 +323,7 @@ TEST_CASE("report: a page that cannot be written is refused before the runs are 
 }
 
 TEST_CASE("report: a name that is not ASCII leaves the columns of the table under each other") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
+  const TemporaryFolder folder(plain_vit);
   for (const char* const name : {"größe", "plain"})
     REQUIRE(run_command(folder, {"train", "-c", "c.yaml", "train.steps=1", fmt::format("output.dir={}", name)}).code ==
             0);
@@ -358,10 +338,9 @@ TEST_CASE("report: a name that is not ASCII leaves the columns of the table unde
 }
 
 TEST_CASE("report: a run that diverges, or a bad validation, leaves the other curves their height") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
+  const TemporaryFolder folder(plain_vit);
   for (const char* const name : {"good", "bad"})
-    REQUIRE(run_command(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name)}).code == 0);
+    test::run(folder, {"train", "-c", "c.yaml", fmt::format("output.dir={}", name)});
   const auto change = [&](const char* run, const auto& each) {
     std::string lines;
     for (const std::string& line : lines_of(read_file(folder / run / "metrics.jsonl"))) {
@@ -375,7 +354,7 @@ TEST_CASE("report: a run that diverges, or a bad validation, leaves the other cu
   const auto tops = [&](const std::vector<std::string>& runs) {
     std::vector<std::string> words{"report", "-o", "page.html"};
     words.insert(words.end(), runs.begin(), runs.end());
-    REQUIRE(run_command(folder, words).code == 0);
+    test::run(folder, words);
     return evaluate(folder, "page.html",
                     charts +
                         "const top = chart('curve-loss').scales.y.max, remark = document.querySelector('#curves > "

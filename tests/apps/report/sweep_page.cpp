@@ -33,10 +33,11 @@ TEST_CASE("sweep: the page shows bars with the right values in a browser") {
   const nlohmann::json read = read_json(folder / "out/sweep.json"), cases = read.at("cases");
   const nlohmann::json shown = evaluate(
       folder, "out/sweep.html",
-      charts + "const bars = id => chart(id).data.datasets.map(d => ({label: d.label, bytes: d.bytes, paths: d.paths, id: "
-               "d.case, width: chart(id).getDatasetMeta(chart(id).data.datasets.indexOf(d)).data.map(b => b.width)}));"
-               "return {peak: bars('peak'), layers: bars('layers'), best: document.querySelector('tr.best "
-               "td').textContent, titles: [...document.querySelectorAll('#values td')].map(td => td.title)};");
+      charts +
+          "const bars = id => chart(id).data.datasets.map(d => ({label: d.label, bytes: d.bytes, paths: d.paths, id: "
+          "d.case, width: chart(id).getDatasetMeta(chart(id).data.datasets.indexOf(d)).data.map(b => b.width)}));"
+          "return {peak: bars('peak'), layers: bars('layers'), best: document.querySelector('tr.best "
+          "td').textContent, titles: [...document.querySelectorAll('#values td')].map(td => td.title)};");
   if (shown.is_null()) return;
   double scale = 0;  // bytes of a pixel
   for (const nlohmann::json& purpose : shown.at("peak"))
@@ -56,7 +57,8 @@ TEST_CASE("sweep: the page shows bars with the right values in a browser") {
   }
   CHECK(shown.at("layers").size() == 2);  // two cases beside each other
   for (const nlohmann::json& layers : shown.at("layers")) {
-    const nlohmann::json& one = *std::ranges::find_if(cases, [&](const auto& c) { return c.at("id") == layers.at("id"); });
+    const nlohmann::json& one =
+        *std::ranges::find_if(cases, [&](const auto& c) { return c.at("id") == layers.at("id"); });
     std::int64_t sum = 0;
     for (std::size_t i = 0; i < layers.at("paths").size(); ++i) {
       const std::string block = layers.at("paths").at(i);
@@ -98,11 +100,11 @@ TEST_CASE("sweep: the table shows a setting of one case alone, and hides columns
   const std::string dom = browse(folder, "out/sweep.html");
   if (dom.empty()) return;
   const std::string values = section_of(dom, "values"), head = values.substr(0, values.find("</thead>"));
-  CHECK(head.find("train.seed") != std::string::npos);
+  check_says(head, "train.seed");
   for (const char* const alike : {"memory.policy", "memory.saved", ">parameters"})
     CHECK_MESSAGE(head.find(alike) == std::string::npos, alike);
-  CHECK(dom.find(" columns that are the same everywhere") != std::string::npos);
-  CHECK(dom.find("<td class=\"\">20240229</td>") != std::string::npos);  // as it was written
+  check_says(dom, " columns that are the same everywhere");
+  check_says(dom, "<td class=\"\">20240229</td>");  // as it was written
 }
 
 TEST_CASE("sweep: speed against bytes has a point per case") {
@@ -137,19 +139,20 @@ TEST_CASE("sweep: seeds are one row, mean and deviation, and the best row is nam
     CHECK(cases.at(i).at("overrides").at("train.seed") == i % 3 + 1);
     means[i / 3] += cases.at(i).at("result").at("best").at("value").get<double>() / 3;
   }
-  CHECK(result.out.find("[2/6] lr 0.001 · seed 2 started\n") != std::string::npos);
-  CHECK(result.out.find(" left for 5 cases\n") != std::string::npos);
-  CHECK(result.out.find(fmt::format("{:.2f} % ± ", 100 * means[0])) != std::string::npos);
+  check_says(result.out, "[2/6] lr 0.001 · seed 2 started\n");
+  check_says(result.out, " left for 5 cases\n");
+  check_says(result.out, fmt::format("{:.2f} % ± ", 100 * means[0]));
   if (means[0] != means[1]) {
     const std::size_t best = means[1] > means[0] ? 1 : 0;
     CHECK(read.at("best").at("cases").at(0) == cases.at(3 * best).at("id"));
-    CHECK(result.out.find(fmt::format("\nbest: lr {} · 3 seeds: best val accuracy {:.2f} %", best == 1 ? 0.01 : 0.001,
-                                      100 * means[best])) != std::string::npos);
+    check_says(result.out, fmt::format("\nbest: lr {} · 3 seeds: best val accuracy {:.2f} %", best == 1 ? 0.01 : 0.001,
+                                       100 * means[best]));
   }
   const nlohmann::json shown =
       evaluate(folder, "out/sweep.html",
-               charts + "return {rows: document.querySelectorAll('#results tbody tr').length, names: "
-                        "[...document.querySelectorAll('#curves .legend button')].map(b => b.textContent)};");
+               charts +
+                   "return {rows: document.querySelectorAll('#results tbody tr').length, names: "
+                   "[...document.querySelectorAll('#curves .legend button')].map(b => b.textContent)};");
   if (shown.is_null()) return;
   CHECK(shown.at("rows") == 2);
   CHECK(shown.at("names") == nlohmann::json{"lr 0.001 · 3 seeds", "lr 0.01 · 3 seeds"});

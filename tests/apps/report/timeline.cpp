@@ -53,11 +53,10 @@ void check_panel(const nlohmann::json& told) {
 }  // namespace
 
 TEST_CASE("bench: the timeline of a step under two policies") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
+  const TemporaryFolder folder(plain_vit);
   const CommandResult result = run(folder, {"bench", "-c", "c.yaml", "memory={policy: fixed, bits: 4}", "--steps", "2",
                                             "--timeline", "page.html", "--beside", "keep", "--json", "bench.json"});
-  CHECK(result.out.find("page.html") != std::string::npos);
+  check_says(result.out, "page.html");
   const nlohmann::json told = evaluate(folder, "page.html", panel_state);
   if (told.is_null()) return;
   CHECK(told.at("labels") == nlohmann::json{"keep", "fixed:4"});
@@ -72,8 +71,7 @@ TEST_CASE("bench: the timeline of a step under two policies") {
 }
 
 TEST_CASE("report: the timeline of a run's step") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", plain_vit);
+  const TemporaryFolder folder(plain_vit);
   run(folder, {"train", "-c", "c.yaml", "train.steps=2", "memory.recompute=[blocks.0]", "output.dir=run"});
   CHECK(read_json(folder / "run/timeline.json").at("time") == "predicted");
   run(folder, {"report", "run"});

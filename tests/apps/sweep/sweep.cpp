@@ -46,7 +46,7 @@ TEST_CASE("sweep: runs each case of a grid once, and again only what has changed
   const CommandResult first = sweep(folder);
   INFO(first.error);
   REQUIRE(first.code == 0);
-  CHECK(first.out.find("4 cases of `lacuna plan`, 0 of them finished already") != std::string::npos);
+  check_says(first.out, "4 cases of `lacuna plan`, 0 of them finished already");
   const nlohmann::json all = read_json(folder / "out/sweep.json");
   REQUIRE(all.at("cases").size() == 4);
   const nlohmann::json& one = all.at("cases").at(1);
@@ -61,23 +61,22 @@ TEST_CASE("sweep: runs each case of a grid once, and again only what has changed
   const std::vector<std::string> rows = lines_of(read_file(folder / "out/sweep.csv"));
   REQUIRE(rows.size() == 5);
   CHECK(rows[0].starts_with("id,status,exit_code,config,train.accumulate,train.batch_size,memory.policy,model,"));
-  CHECK(rows[0].find(",memory.saved,") != std::string::npos);
+  check_says(rows[0], ",memory.saved,");
   CHECK(rows[2].starts_with(one.at("id").get<std::string>() + ",done,0,c.yaml,1,4,exact,vit,meta,"));
-  CHECK(rows[2].find(fmt::format(",{},", one.at("result").at("memory").at("saved").get<std::int64_t>())) !=
-        std::string::npos);
+  check_says(rows[2], fmt::format(",{},", one.at("result").at("memory").at("saved").get<std::int64_t>()));
 
   const std::string page = read_file(folder / "out/sweep.html");
   const CommandResult second = sweep(folder);
   CHECK(second.code == 0);
-  CHECK(second.out.find("4 of them finished already") != std::string::npos);
+  check_says(second.out, "4 of them finished already");
   CHECK(second.out.find("[1/4]") == std::string::npos);
   CHECK(read_json(folder / "out/sweep.json") == all);
   CHECK(read_file(folder / "out/sweep.html") == page);
 
   fs::remove(folder / fmt::format("out/cases/{}.json", one.at("id").get<std::string>()));
-  CHECK(sweep(folder, {"--jobs", "3"}).out.find("3 of them finished already") != std::string::npos);
+  check_says(sweep(folder, {"--jobs", "3"}).out, "3 of them finished already");
   write_file(folder / "c.yaml", std::string(plain_vit) + "optimizer: {name: sgd, lr: 0.1}\n");
-  CHECK(sweep(folder).out.find("0 of them finished already") != std::string::npos);
+  check_says(sweep(folder).out, "0 of them finished already");
 }
 
 TEST_CASE("sweep: saved bytes by path add up to what is saved") {
@@ -122,7 +121,7 @@ TEST_CASE("sweep: the CSV gives back what has commas, quotes and line breaks in 
 TEST_CASE("sweep: a case that fails is written down, and the others run on") {
   const TemporaryFolder folder;
   write_file(folder / "w.yaml", plain_vit);
-  REQUIRE(run_command(folder, {"train", "-c", "w.yaml", "output.dir=w", "train.steps=1"}).code == 0);
+  test::run(folder, {"train", "-c", "w.yaml", "output.dir=w", "train.steps=1"});
   fs::create_directories(folder / "<b>&<");
   fs::copy(folder / "w/checkpoints/step-00000001", folder / "<b>&</script>");
   fs::remove(folder / "<b>&</script>/config.json");  // it fixes num_heads
@@ -141,27 +140,27 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
     CHECK(one.at("status") == (wrong ? "failed" : "done"));
     CHECK(one.at("exit_code") == (wrong ? 2 : 0));
     if (wrong)
-      CHECK(one.at("error").get<std::string>().find("`num_heads` 3 does not divide") != std::string::npos);
+      check_says(one.at("error").get<std::string>(), "`num_heads` 3 does not divide");
     else
       CHECK(fs::exists(fs::path(folder.path()) / one.at("run").get<std::string>() / "summary.json"));
   }
   CHECK(result.out.find("warning") == std::string::npos);
   // Warnings about configurations appear before the first case runs.
   for (const char* const number : {"[3/6]", "[4/6]"})
-    CHECK(result.error.find(fmt::format("lacuna: warning: {} num heads 3 · ", number)) != std::string::npos);
-  CHECK(result.error.find("`num_heads` 3 does not divide") != std::string::npos);
+    check_says(result.error, fmt::format("lacuna: warning: {} num heads 3 · ", number));
+  check_says(result.error, "`num_heads` 3 does not divide");
   CHECK(result.error.find("[1/6]") == std::string::npos);
-  CHECK(result.out.find("\n2 of 6 cases failed; the page and sweep.csv say why\n") != std::string::npos);
+  check_says(result.out, "\n2 of 6 cases failed; the page and sweep.csv say why\n");
   // A case keeps its number and its name.
-  CHECK(result.out.find("[1/6] num heads 2 · lr 0.001 started\n") != std::string::npos);
-  CHECK(result.out.find("[1/6] num heads 2 · lr 0.001 done in ") != std::string::npos);
-  CHECK(result.out.find("[3/6] num heads 3 · lr 0.001 started\n") != std::string::npos);
-  CHECK(result.out.find("[3/6] num heads 3 · lr 0.001 FAILED after ") != std::string::npos);
+  check_says(result.out, "[1/6] num heads 2 · lr 0.001 started\n");
+  check_says(result.out, "[1/6] num heads 2 · lr 0.001 done in ");
+  check_says(result.out, "[3/6] num heads 3 · lr 0.001 started\n");
+  check_says(result.out, "[3/6] num heads 3 · lr 0.001 FAILED after ");
   // A failure is tried again, since its cause may be gone; nothing else is. Where the sweep was moved, its runs are
   // found.
   fs::rename(folder / "out", folder / "moved");
   const CommandResult again = sweep(folder, {"output.dir=moved"});
-  CHECK(again.out.find("4 of them finished already") != std::string::npos);
+  check_says(again.out, "4 of them finished already");
   CHECK(again.error.find("metrics.jsonl") == std::string::npos);
   const nlohmann::json moved = read_json(folder / "moved/sweep.json");
   for (const nlohmann::json& one : moved.at("cases"))
@@ -170,7 +169,7 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
   const auto without_metrics = folder / all.at("cases").at(0).at("run").get<std::string>() / "metrics.jsonl";
   const std::string metrics = read_file(without_metrics);
   fs::remove(without_metrics);
-  CHECK(sweep(folder).error.find("holds no metrics.jsonl: the page has no curves of ") != std::string::npos);
+  check_says(sweep(folder).error, "holds no metrics.jsonl: the page has no curves of ");
   write_file(without_metrics, metrics);
   CHECK(sweep(folder).error.find("metrics.jsonl") == std::string::npos);
 
@@ -178,8 +177,8 @@ TEST_CASE("sweep: a case that fails is written down, and the others run on") {
   CHECK(page.find("<b>&") == std::string::npos);
   const std::string dom = browse(folder, "out/sweep.html");
   if (dom.empty()) return;
-  CHECK(dom.find("2 cases failed") != std::string::npos);
-  CHECK(dom.find("<td class=\"text\">&lt;b&gt;&amp;&lt;/script&gt;</td>") != std::string::npos);
+  check_says(dom, "2 cases failed");
+  check_says(dom, "<td class=\"text\">&lt;b&gt;&amp;&lt;/script&gt;</td>");
 }
 
 TEST_CASE("sweep: what a case warns of is said, and written down") {
@@ -197,15 +196,15 @@ TEST_CASE("sweep: what a case warns of is said, and written down") {
   const std::string warning = cases[1].at("warnings");
   CHECK(warning.starts_with(fmt::format("lacuna: warning: {} threads", many)));
   CHECK(result.out.find(" s\n" + warning + "\n") > result.out.find("[2/2] threads"));
-  CHECK(result.out.find(warning) != std::string::npos);
-  CHECK(read_file(folder / "there/sweep.csv").find(warning.substr(0, warning.find(','))) != std::string::npos);
+  check_says(result.out, warning);
+  check_says(read_file(folder / "there/sweep.csv"), warning.substr(0, warning.find(',')));
   const std::string refused = sweep(folder, {"train.threads=2", "data.nowhere=3"}).error;
   for (const char* const named : {"command line: train.threads", "command line: unknown key", "\"nowhere\""})
-    CHECK(refused.find(named) != std::string::npos);
+    check_says(refused, named);
   CHECK(sweep(folder, {"train={threads: 2}"}).error ==
         "lacuna: command line: train cannot be set: cases of the sweep set it themselves\n");
   const std::string dom = browse(folder, "there/sweep.html");
-  if (!dom.empty()) CHECK(dom.find("One case gave a warning") != std::string::npos);
+  if (!dom.empty()) check_says(dom, "One case gave a warning");
 }
 
 TEST_CASE("sweep: an interrupted one goes on where it stopped") {
@@ -237,13 +236,12 @@ TEST_CASE("sweep: an interrupted one goes on where it stopped") {
     const CommandResult result = run.wait();
     INFO(result.out, result.error);
     CHECK(result.code == 130);
-    CHECK(result.error.find("1 of 2 cases finished") != std::string::npos);
+    check_says(result.error, "1 of 2 cases finished");
     CHECK(read_json(folder / "out/sweep.json").at("cases").size() == 1);
     const std::string page = read_file(folder / "out/sweep.html");
-    CHECK(page.find("stopped with 1 of 2 cases finished") != std::string::npos);
-    for (const char* const label : {"\"label\":\"epochs 1\"", "\"label\":\"epochs 100000\""})
-      CHECK(page.find(label) != std::string::npos);
-    CHECK(page.find("\"status\":\"unfinished\"") != std::string::npos);
+    check_says(page, "stopped with 1 of 2 cases finished");
+    for (const char* const label : {"\"label\":\"epochs 1\"", "\"label\":\"epochs 100000\""}) check_says(page, label);
+    check_says(page, "\"status\":\"unfinished\"");
     const auto left = std::distance(fs::directory_iterator(folder / "out/cases"), {});
     CHECK(left == 1);
     const std::vector<std::string> all = written();
@@ -267,9 +265,9 @@ TEST_CASE("sweep: configurations of one name in several folders are told from ea
   INFO(result.error);
   REQUIRE(result.code == 0);
   for (const char* const name : {"x/c", "y/c"}) {
-    CHECK(result.out.find(std::string("] ") + name + ".yaml started\n") != std::string::npos);
-    CHECK(result.out.find(std::string("\n") + name + ".yaml ") != std::string::npos);
-    CHECK(read_file(folder / "out/sweep.csv").find(std::string(name) + ".yaml") != std::string::npos);
+    check_says(result.out, std::string("] ") + name + ".yaml started\n");
+    check_says(result.out, std::string("\n") + name + ".yaml ");
+    check_says(read_file(folder / "out/sweep.csv"), std::string(name) + ".yaml");
   }
 }
 
@@ -301,7 +299,7 @@ TEST_CASE("sweep: what is no whole record of a case counts as not done") {
     const CommandResult result = sweep(folder);
     INFO(one.dump(), result.out, result.error);
     CHECK(result.code == 0);
-    CHECK(result.out.find("3 of them finished already") != std::string::npos);
+    check_says(result.out, "3 of them finished already");
     CHECK(read_json(file).at("result") == whole.at("result"));
   }
   nlohmann::json again = read_json(folder / "out/sweep.json"), before = all;
@@ -337,8 +335,7 @@ TEST_CASE("sweep: two processes do not sweep into one folder") {
   CHECK(stopped.out.find("FAILED") == std::string::npos);
   // The folder is free once the process that held it has ended.
   write_file(elsewhere / "s.yaml", "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1]}\n");
-  CHECK(sweep(elsewhere, {place}).out.find("1 cases of `lacuna train`, 1 of them finished already") !=
-        std::string::npos);
+  check_says(sweep(elsewhere, {place}).out, "1 cases of `lacuna train`, 1 of them finished already");
 }
 
 }  // namespace lacuna::test

@@ -30,7 +30,7 @@ TEST_CASE("sweep: a case may set a whole section at once") {
   write_file(folder / "s.yaml", "command: plan\nconfig: c.yaml\ngrid: {memory: [{policy: keep}, {bitts: 4}]}\n");
   const CommandResult wrong = sweep(folder);
   CHECK(wrong.code == 2);
-  CHECK(wrong.error.find("unknown key in section memory: \"bitts\", did you mean \"bits\"?") != std::string::npos);
+  check_says(wrong.error, "unknown key in section memory: \"bitts\", did you mean \"bits\"?");
 }
 
 TEST_CASE("sweep: a case may have several configurations, of which each is laid over those before") {
@@ -52,12 +52,12 @@ TEST_CASE("sweep: a case may have several configurations, of which each is laid 
   const auto saved = [&](std::size_t i) { return cases[i].at("result").at("memory").at("saved").get<std::int64_t>(); };
   CHECK(saved(1) < saved(0));
   CHECK(saved(2) < saved(1));
-  CHECK(result.out.find("c.yaml + codes.yaml + few.yaml") != std::string::npos);
+  check_says(result.out, "c.yaml + codes.yaml + few.yaml");
   result = sweep(folder);  // nothing is left to do
-  CHECK(result.out.find("3 of them finished already") != std::string::npos);
+  check_says(result.out, "3 of them finished already");
   write_file(folder / "few.yaml", "train: {batch_size: 1}\n");
   result = sweep(folder);
-  CHECK(result.out.find("2 of them finished already") != std::string::npos);
+  check_says(result.out, "2 of them finished already");
 
   const auto plan = run_command(folder, {"plan", "-c", "c.yaml", "-c", "codes.yaml", "--json", "-"}).json();
   CHECK(cases[1].at("result") == plan);
@@ -74,12 +74,12 @@ TEST_CASE("sweep: a case may have several configurations, of which each is laid 
   const std::size_t first = result.error.find(expected);
   REQUIRE(first != std::string::npos);
   CHECK(result.error.find(expected, first + 1) != std::string::npos);
-  CHECK(result.error.find("s.yaml:2") != std::string::npos);
-  CHECK(result.error.find("s.yaml:4") != std::string::npos);
-  CHECK(result.error.find("config: there is no file no.yaml") != std::string::npos);
+  check_says(result.error, "s.yaml:2");
+  check_says(result.error, "s.yaml:4");
+  check_says(result.error, "config: there is no file no.yaml");
 
   write_file(folder / "s.yaml", "command: plan\ngrid: {config: [c.yaml, [c.yaml]]}\n");
-  CHECK(sweep(folder).error.find("is there twice") != std::string::npos);  // one file in a list is that file
+  check_says(sweep(folder).error, "is there twice");  // one file in a list is that file
 
   write_file(folder / "codes.yaml", "memory: {policy: [\n");
   write_file(folder / "s.yaml",
@@ -140,8 +140,7 @@ TEST_CASE("sweep: a section given whole after a key of it is refused, not run wi
   REQUIRE(again.size() == 2);
   CHECK(saved(again[0]) < saved(again[1]));
   for (const char* const argument : {"-c", "-cother.yaml", "-c=other.yaml", "--config=other.yaml"})
-    CHECK(error_of(fmt::format("arguments: [{}]\n", argument)).find(" cannot be given here; configurations belong") !=
-          std::string::npos);
+    check_says(error_of(fmt::format("arguments: [{}]\n", argument)), " cannot be given here; configurations belong");
 }
 
 TEST_CASE("sweep: the sweeps that come with the program are read") {
@@ -214,7 +213,7 @@ TEST_CASE("sweep: values drawn at random follow their distributions, and more tr
     const CommandResult wrong = sweep(folder);
     INFO(wrong.error);
     CHECK(wrong.code == 2);
-    CHECK(wrong.error.find(reason) != std::string::npos);
+    check_says(wrong.error, reason);
   };
   const std::string lr = "random: {trials: 2, values: {optimizer.lr: ";
   refused(lr + "{uniform: [1, 0]}}}\n", "random.values.optimizer.lr: expected two numbers");
@@ -258,7 +257,7 @@ TEST_CASE("sweep: trials that repeat earlier draws are left out and counted; a c
   const apps::Sweep once = apps::read_sweep(folder / "s.yaml");
   CHECK(once.cases.size() == 4);
   CHECK(once.repeated_trials == 28);
-  CHECK(sweep(folder).error.find("28 trials") != std::string::npos);
+  check_says(sweep(folder).error, "28 trials");
   write_inputs(folder, random + "grid: {train.batch_size: [1, 1]}\n");
   CHECK(sweep(folder).code == 2);
 }
@@ -269,8 +268,7 @@ TEST_CASE("sweep: the file may be given without -c") {
   CHECK(run_command(folder, {"sweep", "s.yaml", "output.dir=there"}).code == 0);
   CHECK(read_json(folder / "there/sweep.json").at("cases").size() == 4);
   CHECK(run_command(folder, {"sweep"}).code == 2);
-  CHECK(run_command(folder, {"sweep", "s.yaml", "other.yaml"}).error.find("the sweep file is s.yaml") !=
-        std::string::npos);
+  check_says(run_command(folder, {"sweep", "s.yaml", "other.yaml"}).error, "the sweep file is s.yaml");
 }
 
 TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
@@ -306,7 +304,7 @@ TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
     const CommandResult wrong = sweep(folder);
     INFO(wrong.error);
     CHECK(wrong.code == 2);
-    CHECK(wrong.error.find(reason) != std::string::npos);
+    check_says(wrong.error, reason);
   };
   refused("command: plan\n", "expected the key \"config\"");
   refused("command: train\nconfig: c.yaml\noverrides: {output.dir: x}\n", "a run folder of its own");

@@ -54,7 +54,7 @@ TEST_CASE("sweep: cases run at the same time, and a signal stops all that run so
   const CommandResult result = run.wait();
   INFO(result.out, result.error);
   CHECK(result.code == 130);
-  CHECK(result.error.find("0 of 3 cases finished") != std::string::npos);
+  check_says(result.error, "0 of 3 cases finished");
   CHECK(!fs::exists(runs / ids[2]));
   CHECK(fs::is_empty(folder / "out/cases"));
   for (const char* const id : {ids[0].c_str(), ids[1].c_str()}) {
@@ -85,7 +85,7 @@ TEST_CASE("sweep: where a record cannot be written the other cases save what the
   const CommandResult result = run.wait();
   INFO(result.out, result.error);
   CHECK(result.code == 2);
-  CHECK(result.error.find(fmt::format("lacuna: cannot replace {}: ", record)) != std::string::npos);
+  check_says(result.error, fmt::format("lacuna: cannot replace {}: ", record));
   CHECK(read_json(runs / ids[2] / "summary.json").at("epochs") == 3);
   CHECK(!read_json(runs / ids[2] / "summary.json").contains("stopped"));
   CHECK(read_json(runs / ids[1] / "summary.json").at("stopped") == true);
@@ -115,7 +115,7 @@ TEST_CASE("sweep: a case whose configuration has changed since the sweep began i
   write_inputs(folder, "command: train\nconfig: c.yaml\ngrid: {train.epochs: [1, 2]}\noutput: {dir: out}\n");
   const CommandResult again = sweep(folder);
   CHECK(again.code == 0);
-  CHECK(again.out.find("2 cases of `lacuna train`, 1 of them finished already") != std::string::npos);
+  check_says(again.out, "2 cases of `lacuna train`, 1 of them finished already");
 }
 
 TEST_CASE("sweep: a signal after the last case has ended hides no failure") {

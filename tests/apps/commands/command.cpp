@@ -9,12 +9,9 @@
 namespace lacuna::test {
 
 TEST_CASE("train: writes a run folder with configuration, metrics, summary and checkpoints") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
-  const CommandResult result = run_command(folder, train({"--json", "s.json"}));
-  INFO(result.error);
-  REQUIRE(result.code == 0);
-  CHECK(result.out.find("epoch 3/3: train loss") != std::string::npos);
+  const TemporaryFolder folder(vit);
+  const CommandResult result = test::run(folder, train({"--json", "s.json"}));
+  check_says(result.out, "epoch 3/3: train loss");
   const nlohmann::json summary = read_json(folder / "runs/c/summary.json");
   CHECK(summary == read_json(folder / "s.json"));
   for (const char* const key : {"model", "device", "precision", "batch_size", "threads", "policy", "parameters",
@@ -31,21 +28,17 @@ TEST_CASE("train: writes a run folder with configuration, metrics, summary and c
   CHECK(fs::exists(folder / "runs/c/best/model.safetensors"));
   CHECK(std::distance(fs::directory_iterator(folder / "runs/c/checkpoints"), {}) <= 3);
 
-  const CommandResult evaluated = run_command(folder, {"eval", "runs/c", "--json", "-"});
-  REQUIRE(evaluated.code == 0);
+  const CommandResult evaluated = test::run(folder, {"eval", "runs/c", "--json", "-"});
   const nlohmann::json place = read_json(folder / "runs/c/best/checkpoint.json");
   CHECK(evaluated.json().at("val_accuracy") == place.at("progress").at("best").at("metrics").at("accuracy"));
 
-  const CommandResult again = run_command(folder, train({}));
-  CHECK(again.code == 2);
-  CHECK(again.error.find("runs/c holds a run already") != std::string::npos);
+  check_refused(folder, train({}), {"runs/c holds a run already"});
   CHECK(run_command(folder, train({"--overwrite", "train.steps=1"})).code == 0);
   CHECK(read_json(folder / "runs/c/summary.json").at("steps") == 1);
 }
 
 TEST_CASE("train: two steps, of which the first warms up, tell no rate") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   for (const int steps : {2, 3}) {
     const nlohmann::json summary =
         run_command(folder, train({fmt::format("train.steps={}", steps), "--overwrite", "--json", "-"})).json();
@@ -64,44 +57,41 @@ TEST_CASE("keys: of a section, or one alone") {
 }
 
 TEST_CASE("train: a classifier that starts anew is announced") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
-  REQUIRE(run_command(folder, train({"output.dir=one", "train.steps=1", "model.num_classes=12"})).code == 0);
+  const TemporaryFolder folder(vit);
+  test::run(folder, train({"output.dir=one", "train.steps=1", "model.num_classes=12"}));
   const CommandResult result = run_command(folder, train({"model.from=one/last", "train.steps=1"}));
   CHECK(result.code == 0);
-  CHECK(result.out.find("12 classes in one/last, 10 here") != std::string::npos);
+  check_says(result.out, "12 classes in one/last, 10 here");
 }
 
 TEST_CASE("train: the best checkpoint is kept without any between") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
-  REQUIRE(run_command(folder, train({"output.dir=r", "output.save_every=0"})).code == 0);
+  const TemporaryFolder folder(vit);
+  test::run(folder, train({"output.dir=r", "output.save_every=0"}));
   const nlohmann::json last = read_json(folder / "r/last/checkpoint.json").at("progress"),
                        best = read_json(folder / "r/best/checkpoint.json").at("progress");
   CHECK(best.at("last") == last.at("best"));
 }
 
 TEST_CASE("train: a loss that is not finite names step, layer and the largest values") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   const auto diverge = [&](const std::string& lr, std::vector<std::string> rest) {
     rest.insert(rest.end(), {"optimizer={name: sgd, lr: " + lr + "}", "schedule={name: constant}", "--overwrite"});
     const CommandResult result = run_command(folder, train(std::move(rest)));
     CHECK(result.code == 1);
     CHECK(result.error.starts_with("lacuna: step "));
-    CHECK(result.error.find("The first value that is not finite came out of ") != std::string::npos);
-    CHECK(result.error.find("The largest values until then:\n") != std::string::npos);
+    check_says(result.error, "The first value that is not finite came out of ");
+    check_says(result.error, "The largest values until then:\n");
     return result.error;
   };
   const std::string forward = diverge("1e30", {"train.clip_norm=0"});
-  CHECK(forward.find("the loss is ") != std::string::npos);
-  CHECK(forward.find("(forward)") != std::string::npos);
-  CHECK(forward.find(" in blocks.") != std::string::npos);
+  check_says(forward, "the loss is ");
+  check_says(forward, "(forward)");
+  check_says(forward, " in blocks.");
   const std::string recomputed = diverge("1e30", {"train.clip_norm=0", "memory.recompute=[\"blocks.*\"]"});
-  CHECK(recomputed.find(" in blocks.") != std::string::npos);
+  check_says(recomputed, " in blocks.");
 
   // Zeros times large weights: what comes out is finite, its gradient is not.
-  REQUIRE(run_command(folder, train({"train.steps=1", "output.dir=one"})).code == 0);
+  test::run(folder, train({"train.steps=1", "output.dir=one"}));
   std::vector<NamedTensor> weights;
   const SafetensorsFile file(folder / "one/last/model.safetensors");
   for (const SafetensorsEntry& entry : file.entries()) {
@@ -116,21 +106,20 @@ TEST_CASE("train: a loss that is not finite names step, layer and the largest va
     const std::string backward = diverge("1e-3", {"model.from=large.safetensors", "model.drop_path_rate=0", clip});
     INFO(backward);
     CHECK(backward.starts_with("lacuna: step 1: the loss is "));
-    CHECK(backward.find("but the gradient of ") != std::string::npos);
-    CHECK(backward.find("came out of linear in blocks.1.mlp.fc2 (backward)") != std::string::npos);
+    check_says(backward, "but the gradient of ");
+    check_says(backward, "came out of linear in blocks.1.mlp.fc2 (backward)");
   }
 }
 
 TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
-  REQUIRE(run_command(folder, train({"model.depth=1", "train.steps=1", "output.dir=one"})).code == 0);
+  const TemporaryFolder folder(vit);
+  test::run(folder, train({"model.depth=1", "train.steps=1", "output.dir=one"}));
   fs::copy_file(folder / "one/last/model.safetensors", folder / "other.safetensors");
   const auto refused = [&](std::vector<std::string> arguments, std::string_view reason) {
     const CommandResult result = run_command(folder, std::move(arguments));
     INFO(result.error);
     CHECK(result.code == 2);
-    CHECK(result.error.find(reason) != std::string::npos);
+    check_says(result.error, reason);
     CHECK(result.out.empty());
     CHECK(!fs::exists(folder / "runs"));
   };
@@ -177,8 +166,7 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
 }
 
 TEST_CASE("command: memory of a step is the same to the byte in plan, bench and train") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   const std::vector<std::vector<std::string>> cases{
       {},
       {"data.workers=3", "train.accumulate=2", "train.ema_decay=0.9"},
@@ -190,9 +178,7 @@ TEST_CASE("command: memory of a step is the same to the byte in plan, bench and 
     const auto memory = [&](std::vector<std::string> words) {
       words.insert(words.end(), {"-c", "c.yaml", "train.batch_size=16", "data.train_size=64", run, "--json", "-"});
       words.insert(words.end(), cases[i].begin(), cases[i].end());
-      const CommandResult result = run_command(folder, words);
-      INFO(result.error);
-      REQUIRE(result.code == 0);
+      const CommandResult result = test::run(folder, words);
       return result.json();
     };
     const nlohmann::json planned = memory({"plan"}), trained = memory({"train"});
@@ -202,20 +188,16 @@ TEST_CASE("command: memory of a step is the same to the byte in plan, bench and 
     CHECK(planned.at("peak_in_training") >= trained.at("peak_in_training"));
     CHECK(trained.at("peak_in_training") > trained.at("memory").at("peak"));
     const std::string metrics = read_file(folder / ("r" + std::to_string(i)) / "metrics.jsonl");
-    CHECK(metrics.find(fmt::format("\"peak\":{}", planned.at("memory").at("peak").get<std::int64_t>())) !=
-          std::string::npos);
+    check_says(metrics, fmt::format("\"peak\":{}", planned.at("memory").at("peak").get<std::int64_t>()));
   }
 }
 
 TEST_CASE("command: the gradient of the images is planned and timed, where nothing else is trained too") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   for (const std::string frozen : {"freeze={}", "freeze={freeze: [\"*\"]}"}) {
     const auto memory = [&](std::vector<std::string> words) {
       words.insert(words.end(), {"-c", "c.yaml", frozen, "--json", "-"});
-      const CommandResult result = run_command(folder, words);
-      INFO(result.error);
-      REQUIRE(result.code == 0);
+      const CommandResult result = test::run(folder, words);
       return result.json().at("memory");
     };
     const nlohmann::json planned = memory({"plan", "--image-gradient"});
@@ -226,8 +208,7 @@ TEST_CASE("command: the gradient of the images is planned and timed, where nothi
 }
 
 TEST_CASE("command: plan and bench share the documented keys") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   const nlohmann::json plan = run_command(folder, {"plan", "-c", "c.yaml", "--json", "-"}).json();
   const nlohmann::json bench = run_command(folder, {"bench", "-c", "c.yaml", "--steps", "1", "--json", "-"}).json();
   const std::set<std::string> measured{"process_peak", "samples_per_second", "step_seconds"};
@@ -264,14 +245,14 @@ TEST_CASE("command: plan and bench share the documented keys") {
   CHECK(coded[3].at("choice") == "fixed:2");
   for (const nlohmann::json& one : coded) {
     CHECK(one.at("at_peak").at("saved") <= one.at("memory").at("peak"));
-    CHECK(table.out.find("peak in " + one.at("at_peak").at("taken_for").get<std::string>()) != std::string::npos);
+    check_says(table.out, "peak in " + one.at("at_peak").at("taken_for").get<std::string>());
   }
   CHECK(coded[0].at("at_peak").at("saved") > coded[3].at("at_peak").at("saved"));
-  CHECK(table.out.find("everything fits as it is") != std::string::npos);
-  CHECK(table.out.find("\nauto:100MiB: budget of 100.00 MiB in all: ") != std::string::npos);
-  CHECK(table.out.find("\nsaved at peak ") != std::string::npos);
+  check_says(table.out, "everything fits as it is");
+  check_says(table.out, "\nauto:100MiB: budget of 100.00 MiB in all: ");
+  check_says(table.out, "\nsaved at peak ");
   // Holders that differ in the number of their block alone share a line.
-  CHECK(run_command(folder, {"plan", "-c", "c.yaml"}).out.find("blocks.*") != std::string::npos);
+  check_says(run_command(folder, {"plan", "-c", "c.yaml"}).out, "blocks.*");
   // Only what the colon sets is another than the file says.
   const auto saved_of = [&](const std::string& memory, const std::string& choice) {
     return run_command(folder, {"plan", "-c", "c.yaml", "train.batch_size=32", "memory=" + memory, "--policies", choice,
@@ -288,8 +269,8 @@ TEST_CASE("command: plan and bench share the documented keys") {
       "memory={policy: exact, recompute: [blocks.0], "
       "rules: [{op: layer_norm, hold: keep}, {path: blocks.1, hold: recompute}]}";
   for (const char* const policies : {"exact", "keep,fixed"})
-    CHECK(run_command(folder, {"plan", "-c", "c.yaml", refined, "--policies", policies})
-              .out.find(" are trained\nrecomputed: blocks.0, blocks.1; 2 rules\nmemory ") != std::string::npos);
+    check_says(run_command(folder, {"plan", "-c", "c.yaml", refined, "--policies", policies}).out,
+               " are trained\nrecomputed: blocks.0, blocks.1; 2 rules\nmemory ");
   CHECK(run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact, fixed:2 ", "--json", "-"})
             .json()[1]
             .at("choice") == "fixed:2");
@@ -300,17 +281,16 @@ TEST_CASE("command: plan and bench share the documented keys") {
   const CommandResult wrong =
       run_command(folder, {"plan", "-c", "c.yaml", "--policies", "keep,fixed:few,exact:4,some"});
   CHECK(wrong.code == 2);
-  CHECK(wrong.error.find("--policies fixed:few: expected bits behind fixed:, got \"few\"\n") != std::string::npos);
-  CHECK(wrong.error.find("--policies exact:4: the policy exact has no bits: expected exact alone") !=
-        std::string::npos);
-  CHECK(wrong.error.find("--policies some: unknown memory policy some") != std::string::npos);
+  check_says(wrong.error, "--policies fixed:few: expected bits behind fixed:, got \"few\"\n");
+  check_says(wrong.error, "--policies exact:4: the policy exact has no bits: expected exact alone");
+  check_says(wrong.error, "--policies some: unknown memory policy some");
   CHECK(wrong.out.empty());
   // Feasible plans are shown even if another budget is too small.
   const CommandResult one = run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact,auto:1KiB,mesa"});
   CHECK(one.code == 2);
-  CHECK(one.error.find("--policies auto:1KiB: memory.budget: 1.00 KiB do not suffice") != std::string::npos);
-  CHECK(one.out.find("  exact ") != std::string::npos);
-  CHECK(one.out.find(" mesa:8") != std::string::npos);
+  check_says(one.error, "--policies auto:1KiB: memory.budget: 1.00 KiB do not suffice");
+  check_says(one.out, "  exact ");
+  check_says(one.out, " mesa:8");
   const CommandResult for_programs =
       run_command(folder, {"plan", "-c", "c.yaml", "--policies", "exact,auto:1KiB", "--json", "-"});
   CHECK(for_programs.code == 2);
@@ -323,19 +303,16 @@ TEST_CASE("command: plan and bench share the documented keys") {
   CHECK(under_budget("exact,auto:100MiB").code == 0);
   const CommandResult asked = under_budget("exact,auto");
   CHECK(asked.code == 2);
-  CHECK(asked.error.find("--policies auto: memory.budget: 1.00 KiB do not suffice") != std::string::npos);
+  check_says(asked.error, "--policies auto: memory.budget: 1.00 KiB do not suffice");
 }
 
 TEST_CASE("command: what measuring takes is in every throughput") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   std::vector<std::string> overrides{"memory={policy: adaptive, bits: 3, measure_every: 6, by_draws: true}",
                                      "train.accumulate=2", "train.batch_size=4"};
   const auto run = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), overrides.begin(), overrides.end());
-    const CommandResult result = run_command(folder, std::move(arguments));
-    INFO(result.error);
-    REQUIRE(result.code == 0);
+    const CommandResult result = test::run(folder, std::move(arguments));
     return result;
   };
   const auto check = [](const nlohmann::json& figures) {
@@ -366,8 +343,7 @@ TEST_CASE("command: what measuring takes is in every throughput") {
 }
 
 TEST_CASE("train: frozen weights that nothing was loaded into are warned of") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   const std::string warning = "lacuna: warning: frozen parameters have random weights: model.from is not set\n";
   CHECK(run_command(folder, train({"train.steps=1", "freeze.train=[\"head*\"]", "output.dir=a"})).error == warning);
   CHECK(run_command(folder, train({"train.steps=1", "freeze.train=[\"*\"]", "output.dir=b"})).error.empty());
@@ -377,8 +353,7 @@ TEST_CASE("train: frozen weights that nothing was loaded into are warned of") {
 }
 
 TEST_CASE("command: more threads than processors are warned of, once, by what computes") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   const int many = processors() + 1;
   const std::string threads = fmt::format("train.threads={}", many);
   const std::string warning =
@@ -411,16 +386,14 @@ TEST_CASE("command: more threads than processors are warned of, once, by what co
 }
 
 TEST_CASE("command: bench --profile times the loader too") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   const nlohmann::json profiled =
       run_command(folder, {"bench", "-c", "c.yaml", "--steps", "1", "--profile", "--json", "-"}).json();
   CHECK(profiled.at("loader").at("cpu_seconds_per_batch").get<double>() > 0);
 }
 
 TEST_CASE("command: --json - gives JSON and nothing else") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   const std::vector<std::vector<std::string>> commands{{"train", "-c", "c.yaml", "train.steps=1"},
                                                        {"plan", "-c", "c.yaml"},
                                                        {"explain", "-c", "c.yaml"},
@@ -439,10 +412,9 @@ TEST_CASE("command: --json - gives JSON and nothing else") {
 }
 
 TEST_CASE("train: saves to the byte what plan says, its batch included") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml",
-             "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}\n"
-             "data: {name: shapes, train_size: 64, val_size: 8}\ntrain: {batch_size: 16, steps: 2, threads: 1}\n");
+  const TemporaryFolder folder(
+      "model: {name: vit, image_size: 32, patch_size: 4, embed_dim: 64, depth: 2, num_heads: 4}\n"
+      "data: {name: shapes, train_size: 64, val_size: 8}\ntrain: {batch_size: 16, steps: 2, threads: 1}\n");
   for (const char* const memory : {"{policy: exact}", "{policy: fixed, bits: 3}", "{policy: mesa}",
                                    "{policy: auto, budget: 300KiB, budget_of: saved}"})
     for (const char* const parts : {"train.accumulate=1", "train.accumulate=2"}) {
@@ -458,8 +430,7 @@ TEST_CASE("train: saves to the byte what plan says, its batch included") {
 }
 
 TEST_CASE("command: a reader that has enough ends it silently, a full disk does not") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   for (const std::string rest : {"", " --json -"}) {
     const std::string lacuna = LACUNA_BINARY_DIR "/bin/lacuna explain -c c.yaml" + rest;
     const CommandResult closed =
@@ -473,8 +444,7 @@ TEST_CASE("command: a reader that has enough ends it silently, a full disk does 
 }
 
 TEST_CASE("command: a configuration file without -c, and one from standard input") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   CHECK(run_command(folder, {"train", "c.yaml", "train.steps=1", "output.dir=r"}).code == 0);
   CHECK(run_command(folder, {"eval", "c.yaml", "model.from=r/last"}).code == 0);
   CHECK(run_command(folder, {"plan", "c.yaml"}).code == 0);
@@ -510,17 +480,15 @@ TEST_CASE("completion: each shell's script names every command, and is one") {
 }
 
 TEST_CASE("eval: weights of a run are the run's") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
-  REQUIRE(run_command(folder, train({"train.steps=1", "output.dir=r"})).code == 0);
+  const TemporaryFolder folder(vit);
+  test::run(folder, train({"train.steps=1", "output.dir=r"}));
   for (const char* const change : {"model.from=r/last", "model.from=", "model={name: vit, from: r/last}"})
     CHECK(run_command(folder, {"eval", "r", change}).code == 2);
 }
 
 TEST_CASE("eval: values that only training uses are refused") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
-  REQUIRE(run_command(folder, train({"train.steps=1", "output.dir=r"})).code == 0);
+  const TemporaryFolder folder(vit);
+  test::run(folder, train({"train.steps=1", "output.dir=r"}));
   for (const char* const change : {"memory.policy=keep", "memory={policy: keep}", "optimizer.lr=1",
                                    "schedule.name=cosine", "train.epochs=3", "train={batch_size: 4, steps: 2}",
                                    "output.dir=s", "data.augment=crop_flip", "data={mixup: 0.2, val_size: 4}"}) {
@@ -535,8 +503,7 @@ TEST_CASE("eval: values that only training uses are refused") {
 }
 
 TEST_CASE("plan: sizes at the ends of their ranges are planned or refused") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   for (const char* const size : {"65536", "32768", "16384"})
     for (const char* const patch : {"1", "2", "16"}) {
       const CommandResult result = run_command(folder, {"plan", "-c", "c.yaml", std::string("model.image_size=") + size,
@@ -548,8 +515,7 @@ TEST_CASE("plan: sizes at the ends of their ranges are planned or refused") {
 
 #ifndef LACUNA_ADDRESS_SANITIZER  // whose own memory does not fit under a limit
 TEST_CASE("train: a limit on data leaves room for what is needed") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", resnet);
+  const TemporaryFolder folder(resnet);
   for (const char* const kib : {"160000", "200000"}) {
     const std::string line = std::string("ulimit -d ") + kib +
                              "; exec " LACUNA_BINARY_DIR

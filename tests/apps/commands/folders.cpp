@@ -21,8 +21,7 @@ constexpr std::string_view configuration =
 }  // namespace
 
 TEST_CASE("export: a run's best checkpoint as a folder, which evaluates alike in both conventions") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", configuration);
+  const TemporaryFolder folder(configuration);
   run(folder, {"train", "-c", "c.yaml"});
   for (const char* const place : {"r/last/config.json", "r/last/average/config.json"}) {
     const nlohmann::json said = read_json(folder / place);
@@ -55,8 +54,7 @@ TEST_CASE("export: a run's best checkpoint as a folder, which evaluates alike in
 }
 
 TEST_CASE("model.from: a folder alone says what the model is; what is given wins, or contradicts") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", configuration);
+  const TemporaryFolder folder(configuration);
   run(folder, {"train", "-c", "c.yaml"});
   run(folder, {"export", "r", "given"});
   write_file(folder / "f.yaml",
@@ -74,7 +72,7 @@ TEST_CASE("model.from: a folder alone says what the model is; what is given wins
   cropped["pretrained_cfg"]["interpolation"] = "bicubic";
   write_file(folder / "cropped/config.json", cropped.dump());
   run(folder, {"train", "-c", "f.yaml", "model.from=cropped", "output.dir=c"});
-  CHECK(read_file(folder / "c/config.yaml").find("interpolation: bicubic") != std::string::npos);
+  lacuna::test::check_says(read_file(folder / "c/config.yaml"), "interpolation: bicubic");
   CHECK(read_json(folder / "c/last/config.json").at("pretrained_cfg").at("crop_pct") == 0.8);
   fs::rename(folder / "given", folder / "gone");  // a run goes on without what it began with
   run(folder, {"train", "--resume", "f", "train.epochs=3"});
@@ -94,23 +92,22 @@ TEST_CASE("model.from: a folder alone says what the model is; what is given wins
     return result.error;
   };
   for (const std::string part : {"24", "8", "given/config.json"})
-    CHECK(refusal({"model.embed_dim=24"}).find(part) != std::string::npos);
-  CHECK(refusal({"model.num_heads=4"}).find("model.num_heads is 4") != std::string::npos);
-  CHECK(refusal({"model.name=resnet18"}).find("resnet18") != std::string::npos);
-  CHECK(refusal({"model.name=deit_tiny_patch16_224"}).find("192") != std::string::npos);
-  CHECK(refusal({"model.from=nowhere"}).find("model.name") != std::string::npos);
+    lacuna::test::check_says(refusal({"model.embed_dim=24"}), part);
+  lacuna::test::check_says(refusal({"model.num_heads=4"}), "model.num_heads is 4");
+  lacuna::test::check_says(refusal({"model.name=resnet18"}), "resnet18");
+  lacuna::test::check_says(refusal({"model.name=deit_tiny_patch16_224"}), "192");
+  lacuna::test::check_says(refusal({"model.from=nowhere"}), "model.name");
 
   // A folder that names a family says of the model what it lists alone, and its statistics.
   const nlohmann::json images = read_json(folder / "given/config.json").at("pretrained_cfg");
   write_file(folder / "given/config.json", nlohmann::json{{"architecture", "vit"}, {"pretrained_cfg", images}}.dump());
   run(folder, {"train", "-c", "c.yaml", "model.from=given", "output.dir=bare",
                "data={name: shapes, train_size: 16, val_size: 10}"});
-  CHECK(read_file(folder / "bare/config.yaml").find("mean: [0.5, 0.4, 0.3]") != std::string::npos);
+  lacuna::test::check_says(read_file(folder / "bare/config.yaml"), "mean: [0.5, 0.4, 0.3]");
 }
 
 TEST_CASE("distillation: the teacher's folder says what it is") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", configuration);
+  const TemporaryFolder folder(configuration);
   run(folder, {"train", "-c", "c.yaml", "train.ema_decay=0"});
   const std::vector<std::string> distill{"train", "-c", "c.yaml", "output.dir=s",
                                          "task={name: distillation, teacher_from: r/last}"};
@@ -120,5 +117,5 @@ TEST_CASE("distillation: the teacher's folder says what it is") {
   wrong.insert(wrong.end(), {"output.dir=t", "task={name: distillation, teacher: resnet18, teacher_from: r/last}"});
   const CommandResult refused = run_command(folder, wrong);
   CHECK(refused.code != 0);
-  CHECK(refused.error.find("resnet18") != std::string::npos);
+  lacuna::test::check_says(refused.error, "resnet18");
 }

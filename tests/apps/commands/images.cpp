@@ -39,8 +39,8 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
   write_pictures(folder / "pictures");
   write_file(folder / "c.yaml", configuration);
   const CommandResult trained = run(folder, {"train", "-c", "c.yaml"});
-  CHECK(trained.out.find("imagefolder") != std::string::npos);
-  CHECK(read_file(folder / "r/config.yaml").find("name: imagefolder") != std::string::npos);
+  lacuna::test::check_says(trained.out, "imagefolder");
+  lacuna::test::check_says(read_file(folder / "r/config.yaml"), "name: imagefolder");
   CHECK(read_json(folder / "r/last/config.json").at("label_names") == nlohmann::json{"green", "red"});
 
   const nlohmann::json evaluated = run(folder, {"eval", "r", "--json", "-"}).json().at("classes");
@@ -80,7 +80,7 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
   const CommandResult some = run_command(folder, {"predict", "r", "broken.ppm", "b.ppm"});
   CHECK(some.code == 2);
   CHECK(some.out.starts_with("b.ppm: green"));
-  CHECK(some.error.find("broken.ppm: ") != std::string::npos);
+  lacuna::test::check_says(some.error, "broken.ppm: ");
   CHECK(run_command(folder, {"predict", "r", "absent.ppm"}).code == 2);
   CHECK(run_command(folder, {"predict", "r"}).code == 2);
 }
@@ -101,7 +101,7 @@ TEST_CASE("pictures: a checkpoint of adapters needs its base and no data") {
   fs::remove_all(folder / "base");
   const CommandResult alone = run_command(folder, {"predict", "r", "red.ppm"});
   CHECK(alone.code == 2);
-  CHECK(alone.error.find((folder / "base/last").string()) != std::string::npos);
+  lacuna::test::check_says(alone.error, (folder / "base/last").string());
 }
 
 TEST_CASE("pictures: a damaged one ends a run after a checkpoint, from which it goes on without it") {
@@ -112,10 +112,10 @@ TEST_CASE("pictures: a damaged one ends a run after a checkpoint, from which it 
   write_file(folder / "c.yaml", configuration);
   const CommandResult ended = run_command(folder, {"train", "-c", "c.yaml", "train.epochs=1"});
   CHECK(ended.code == 2);
-  CHECK(ended.error.find("data.broken=skip") != std::string::npos);
+  lacuna::test::check_says(ended.error, "data.broken=skip");
   REQUIRE(fs::is_regular_file(folder / "r/last/checkpoint.json"));
   const CommandResult resumed = run(folder, {"train", "--resume", "r", "data.broken=skip"});
-  CHECK(resumed.out.find("continuing after step 3") != std::string::npos);
+  lacuna::test::check_says(resumed.out, "continuing after step 3");
   CHECK(read_json(folder / "r/summary.json").at("steps") == 3);
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("pictures: all on the command line, without a file; more outputs than 
   words.emplace_back("model.num_classes=7");
   const CommandResult more = run_command(folder, words);
   CHECK(more.code == 2);
-  CHECK(more.error.find("model.num_classes") != std::string::npos);
+  lacuna::test::check_says(more.error, "model.num_classes");
   CHECK(run_command(folder, {"predict", "runs/none", "x.ppm"}).code == 2);
   CHECK(run_command(folder, {"export", "runs/none", "out"}).code == 2);
 }
@@ -159,8 +159,7 @@ TEST_CASE("pictures: a table with several labels an image, predicted without it"
 }
 
 TEST_CASE("pictures: what cannot be trained on is refused with one message") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", configuration);
+  const TemporaryFolder folder(configuration);
   const auto code = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments{"train", "-c", "c.yaml", "--overwrite"};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -190,7 +189,7 @@ TEST_CASE(
 
   const std::vector<std::string> skip{"train", "-c", "c.yaml", "data.broken=skip", "train.epochs=3"};
   const CommandResult whole = run(folder, skip);
-  CHECK(whole.error.find(broken) != std::string::npos);
+  lacuna::test::check_says(whole.error, broken);
   const nlohmann::json summary = read_json(folder / "r/summary.json");
   CHECK(summary.at("damaged_files") == 2);
   std::size_t replaced = 0, evaluations = 0;
@@ -200,7 +199,7 @@ TEST_CASE(
     for (const nlohmann::json& one : json.value("replaced", nlohmann::json::array())) {
       ++replaced;
       CHECK(one.at("file") == broken);
-      CHECK(one.at("instead").get<std::string>().find("train/red/") != std::string::npos);
+      lacuna::test::check_says(one.at("instead").get<std::string>(), "train/red/");
     }
     if (!json.contains("val_loss")) continue;
     ++evaluations;

@@ -162,9 +162,9 @@ TEST_CASE("own task: one file with a loss, a metric, predictions and figures tra
   CHECK(figures.at("confidence").at("mean").get<double>() > 0.5);
   CHECK(!figures.contains("classes"));
   CHECK(read_json(folder / "r/classes.json").at("confidence") == figures.at("confidence"));
-  CHECK(run_here(folder, {"eval", "r"}).out.find("mean confidence") != std::string::npos);
+  test::check_says(run_here(folder, {"eval", "r"}).out, "mean confidence");
   REQUIRE(run_here(folder, {"report", "r"}).code == 0);
-  CHECK(read_file(folder / "r/report.html").find("\"confidence\"") != std::string::npos);
+  test::check_says(read_file(folder / "r/report.html"), "\"confidence\"");
 
   write_picture(folder / "one.ppm", 110, 3);
   const CommandResult predicted = run_here(folder, {"predict", "r", "one.ppm", "--json"});

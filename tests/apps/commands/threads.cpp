@@ -19,9 +19,8 @@ constexpr const char* settings[] = {"OMP_THREAD_LIMIT=1",      "OMP_THREAD_LIMIT
 }  // namespace
 
 TEST_CASE("threads: whatever OpenMP is told, an evaluation has the same result") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
-  REQUIRE(run_command(folder, train({"output.dir=r", "train.threads=1"})).code == 0);
+  const TemporaryFolder folder(vit);
+  test::run(folder, train({"output.dir=r", "train.threads=1"}));
   const nlohmann::json right = run_command(folder, {"eval", "r", "--json", "-"}).json();
   for (const char* const setting : settings) {
     const CommandResult result = run_with(folder, setting, {"eval", "r", "train.threads=3", "--json", "-"});
@@ -34,8 +33,7 @@ TEST_CASE("threads: whatever OpenMP is told, an evaluation has the same result")
 }
 
 TEST_CASE("threads: a convolutional network trains, and the threads that ran are recorded") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", resnet);
+  const TemporaryFolder folder(resnet);
   for (const char* const setting : settings) {
     const CommandResult result =
         run_with(folder, setting, train({"train.threads=3", "train.epochs=1", "output.dir=r", "--overwrite"}));
@@ -56,17 +54,16 @@ TEST_CASE("threads: binding takes no processor away") {
     const nlohmann::json bound = run_with(folder, setting, {"doctor", "--json", "-"}).json().at("threads");
     CHECK(bound.at("processors") == right.at("processors"));
     CHECK(bound.at("used") == right.at("used"));
-    CHECK(bound.at("settings").dump().find(setting) != std::string::npos);
+    check_says(bound.at("settings").dump(), setting);
   }
   CHECK(run_with(folder, "OMP_THREAD_LIMIT=1", {"doctor", "--json", "-"}).json().at("threads").at("used") == 1);
 }
 
 TEST_CASE("threads: more than any machine has are refused") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   const CommandResult result = run_with(folder, "OMP_NUM_THREADS=100000", train({"train.threads=0"}));
   CHECK(result.code == 2);
-  CHECK(result.error.find("OMP_NUM_THREADS") != std::string::npos);
+  check_says(result.error, "OMP_NUM_THREADS");
   CHECK(run_with(folder, "OMP_NUM_THREADS=100000", train({"train.threads=1", "train.steps=1"})).code == 0);
 }
 

@@ -26,13 +26,13 @@ void register_counted() {
       ++opened;
       return dataset_kinds().get("shapes").open(options);
     };
-    dataset_kinds().add("counted_shapes", std::move(kind));
+    dataset_kinds().add("experiment_shapes", std::move(kind));
     ModelFamily family = model_families().get("vit");
     family.build = [](const lacuna::Options& options, const ModelContext& context) {
       ++built;
       return model_families().get("vit").build(options, context);
     };
-    model_families().add("counted_vit", std::move(family));
+    model_families().add("experiment_vit", std::move(family));
     return true;
   }();
   static_cast<void>(once);
@@ -53,8 +53,8 @@ TEST_CASE("experiment: a run describes its data set once and builds its model tw
   const std::string dir = (folder / "run").string();
   const std::vector<std::string> words{
       "train",
-      "model={name: counted_vit, image_size: 16, patch_size: 4, embed_dim: 16, depth: 2, num_heads: 2}",
-      "data={name: counted_shapes, train_size: 16, val_size: 8}",
+      "model={name: experiment_vit, image_size: 16, patch_size: 4, embed_dim: 16, depth: 2, num_heads: 2}",
+      "data={name: experiment_shapes, train_size: 16, val_size: 8}",
       "train={batch_size: 8, epochs: 1, threads: 1}",
       "output.dir=" + dir,
       "--json",

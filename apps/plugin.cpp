@@ -35,9 +35,8 @@ bool is_elf(const std::string& file) {
 }
 
 std::size_t registered() {
-  return op_names().size() + model_families().names().size() + model_presets().names().size() +
-         tasks().names().size() + dataset_kinds().names().size() + optimizers().names().size() +
-         memory_policies().names().size();
+  return op_names().size() + model_families().names().size() + model_presets().names().size() + tasks().names().size() +
+         dataset_kinds().names().size() + optimizers().names().size() + memory_policies().names().size();
 }
 
 [[noreturn]] void reject_unloadable(const std::string& file, const std::string& reason) {
@@ -49,23 +48,37 @@ std::size_t registered() {
   reject("--load: expected a shared object, got {}: {}", file, reason);
 }
 
+std::string& being_opened() {
+  static std::string path;
+  return path;
+}
+
+/// Ends the process with the exception of a static object of the file that is opened.
+[[noreturn]] void end_opening() {
+  std::string reason = "its static objects end the process";
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    reason = error.what();
+  } catch (...) {
+  }
+  std::fputs(fmt::format("lacuna: --load: {}: {}\n", being_opened(), reason).c_str(), stderr);
+  ::_exit(wrong_input);
+}
+
 /// dlopen with a clear end for an exception of a static object in the file, say for a name that is registered twice.
-/// Such exceptions cannot be caught: the runtime calls std::terminate.
+/// The exception comes out of dlopen or calls std::terminate, which depends on the frames between.
 void* open_shared_object(const std::string& path) {
-  static std::string opening;
-  opening = path;
-  const std::terminate_handler outer = std::set_terminate([] {
-    std::string reason = "its static objects end the process";
-    try {
-      if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
-    } catch (const std::exception& error) {
-      reason = error.what();
-    } catch (...) {
-    }
-    std::fputs(fmt::format("lacuna: --load: {}: {}\n", opening, reason).c_str(), stderr);
-    ::_exit(wrong_input);
-  });
-  void* const opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  being_opened() = path;
+  const std::terminate_handler outer = std::set_terminate(end_opening);
+  // volatile: dlopen is declared as throwing nothing, and the compiler would leave the handler out.
+  void* (*volatile const open)(const char*, int) = ::dlopen;
+  void* opened = nullptr;
+  try {
+    opened = open(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  } catch (...) {
+    end_opening();
+  }
   std::set_terminate(outer);
   return opened;
 }

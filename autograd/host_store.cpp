@@ -11,7 +11,7 @@
 namespace lacuna {
 namespace {
 
-constexpr std::int64_t page = 4096;
+constexpr std::int64_t host_page = 4096;
 
 }  // namespace
 
@@ -53,10 +53,10 @@ HostStore::Block HostStore::take_block(std::int64_t bytes) {
   // Without this, batches of varying sizes would accumulate blocks of all sizes.
   release_blocks(highest_ - bytes_);
   const AllocationScope scope({Purpose::saved, Label("offload"), {}});
-  const std::int64_t pages = (bytes + page - 1) / page * page;
-  Block block{.memory = Tensor::empty({pages + page}, DType::u8, Device::cpu, Purpose::saved)};
+  const std::int64_t pages = (bytes + host_page - 1) / host_page * host_page;
+  Block block{.memory = Tensor::empty({pages + host_page}, DType::u8, Device::cpu, Purpose::saved)};
   const auto address = reinterpret_cast<std::uintptr_t>(block.memory.raw());
-  block.data = block.memory.raw() + (page - address % page) % page;
+  block.data = block.memory.raw() + (host_page - address % host_page) % host_page;
   block.is_pinned = backend(options_.device).pin(block.data, static_cast<std::size_t>(pages));
   return block;
 }

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace lacuna {
 
@@ -27,5 +29,7 @@ inline constexpr Device Device::cuda{DeviceKind::cuda};  // the first one
 
 /// `cpu`, `meta`, `cuda`, `cuda:1`.
 std::string name_of(Device device);
+/// `cpu`, `meta`, `cuda`, `cuda:1`; nothing for any other text.
+std::optional<Device> device_named(std::string_view text);
 
 }  // namespace lacuna

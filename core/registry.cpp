@@ -1,5 +1,7 @@
 #include "core/registry.h"
 
+#include "core/text.h"
+
 #include <algorithm>
 #include <cctype>
 #include <numeric>
@@ -22,11 +24,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 /// The edit distance; a missing suffix of `known` counts as one edit unless `name` is very short.
 std::size_t distance_to(std::string_view name, std::string_view known) {
   constexpr std::size_t telling = 4;
@@ -40,9 +37,9 @@ std::size_t distance_to(std::string_view name, std::string_view known) {
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
   std::string best;
   std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
-  const std::string wanted = lower(std::string(name));
+  const std::string wanted = lower_case(std::string(name));
   for (const std::string& candidate : known) {
-    if (const std::size_t distance = distance_to(wanted, lower(candidate)); distance < least) {
+    if (const std::size_t distance = distance_to(wanted, lower_case(candidate)); distance < least) {
       least = distance;
       best = candidate;
     }

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/registry.h"
+#include "core/text.h"
 
 #include <fmt/ranges.h>
 
@@ -30,8 +31,7 @@ std::string in_quotes(std::string_view text) {
 
 /// Whether some reader of YAML takes the text for something else: a number in any notation, a time, a truth value.
 bool reads_as_other(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string lower = lower_case(text);
   constexpr std::string_view words[] = {"true", "false", "yes",  "no",    "on",    "off",
                                         "y",    "n",     ".inf", "-.inf", "+.inf", ".nan"};
   if (std::ranges::find(words, lower) != std::end(words)) return true;

@@ -1,5 +1,5 @@
 // Data sets: labelled samples by index, registered by name. A new data set registers itself in its own file
-// (docs/data.md).
+// (docs/adding-data.md).
 #pragma once
 
 #include "core/registry.h"

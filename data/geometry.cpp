@@ -183,6 +183,12 @@ SampleFields follow(SampleFields fields, const SampleField& pixels) {
                  field.collation != Collation::stacked,
              "`{}`: expected boxes f32 [K, 4], packed or padded, got {} {}", field.name, name_of(field.dtype),
              field.shape);
+      const auto numbers_boxes = [&](const SampleField& other) {
+        return other.kind == FieldKind::edges && indexes_of(other) == lengths_of(field);
+      };
+      expect(std::ranges::none_of(fields, numbers_boxes),
+             "`{}`: boxes that leave the image go, and edges that number them cannot follow; got {}", field.name,
+             to_string(fields));
     }
   }
   return fields;

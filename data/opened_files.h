@@ -1,4 +1,4 @@
-// What a data set has read of its files, for its description and its splits.
+// The files that a data set has read, for its description and its splits.
 #pragma once
 
 #include <functional>

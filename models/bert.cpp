@@ -415,7 +415,7 @@ std::vector<HyperParameter> sized(std::int64_t width, std::int64_t layers, std::
 const std::vector<HyperParameter> cased{{"vocab_size", std::int64_t{28996}}};
 const std::vector<HyperParameter> sentences{{"head", "embedding"}};
 
-const RegisterPreset presets[] = {
+const RegisterPreset bert_presets[] = {
     {"bert_tiny", "bert", sized(128, 2, 2)},
     {"bert_mini", "bert", sized(256, 4, 4)},
     {"bert_small", "bert", sized(512, 4, 8)},

@@ -174,14 +174,14 @@ using List = std::vector<std::int64_t>;
 
 std::vector<HyperParameter> form(const List& depths, const List& dims) { return {{"depths", depths}, {"dims", dims}}; }
 
-const List deep{3, 3, 27, 3};
+const List deep_stages{3, 3, 27, 3};
 
-const RegisterPreset presets[] = {
+const RegisterPreset convnext_presets[] = {
     {"convnext_tiny", "convnext", form({3, 3, 9, 3}, {96, 192, 384, 768}), imagenet_images(0.95)},
-    {"convnext_small", "convnext", form(deep, {96, 192, 384, 768}), imagenet_images(0.95)},
-    {"convnext_base", "convnext", form(deep, {128, 256, 512, 1024}), imagenet_images(0.875)},
-    {"convnext_large", "convnext", form(deep, {192, 384, 768, 1536}), imagenet_images(0.875)},
-    {"convnext_xlarge", "convnext", form(deep, {256, 512, 1024, 2048}), imagenet_images(0.875)},
+    {"convnext_small", "convnext", form(deep_stages, {96, 192, 384, 768}), imagenet_images(0.95)},
+    {"convnext_base", "convnext", form(deep_stages, {128, 256, 512, 1024}), imagenet_images(0.875)},
+    {"convnext_large", "convnext", form(deep_stages, {192, 384, 768, 1536}), imagenet_images(0.875)},
+    {"convnext_xlarge", "convnext", form(deep_stages, {256, 512, 1024, 2048}), imagenet_images(0.875)},
 };
 
 }  // namespace

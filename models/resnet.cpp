@@ -266,7 +266,7 @@ std::vector<HyperParameter> form_d(std::vector<HyperParameter> values) {
 
 const Layers layers50{3, 4, 6, 3}, layers101{3, 4, 23, 3}, layers152{3, 8, 36, 3};
 
-const RegisterPreset presets[] = {
+const RegisterPreset resnet_presets[] = {
     {"resnet18", "resnet", basic({2, 2, 2, 2}), imagenet_images(0.95)},
     {"resnet34", "resnet", basic(layers50), imagenet_images(0.95)},
     {"resnet50", "resnet", {{"layers", layers50}}, imagenet_images(0.95)},

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double eps = 1e-5;  // of every norm
 
-nn::WeightInit linear_init() { return {init::truncated_normal(.02), init::constant(0)}; }
+nn::WeightInit swin_linear() { return {init::truncated_normal(.02), init::constant(0)}; }
 
 /// One axis of a stage's windows.
 struct Axis {
@@ -49,7 +49,7 @@ class SwinTransformer::Block final : public Module {
         norm2_(*this, "norm2", stage.channels, eps, options.second ? 0 : 1),
         mlp_(*this, "mlp", stage.channels,
              static_cast<std::int64_t>(static_cast<double>(stage.channels) * options.mlp_ratio),
-             {.dropout = options.proj_drop_rate, .init = linear_init()}),
+             {.dropout = options.proj_drop_rate, .init = swin_linear()}),
         drop_path2_(*this, "drop_path2", drop_path(options, stage, number)) {
     set_role(Role::block);
   }
@@ -72,7 +72,7 @@ class SwinTransformer::Block final : public Module {
                                                .shift_right = shifted ? across.shift : 0,
                                                .qkv_bias = options.qkv_bias,
                                                .projection_dropout = options.proj_drop_rate,
-                                               .init = linear_init(),
+                                               .init = swin_linear(),
                                                .pretrained_window = stage.pretrained_window};
     if (options.second) return std::make_unique<nn::CosineWindowAttention>(*this, "attn", stage.channels, attention);
     return std::make_unique<nn::TableWindowAttention>(*this, "attn", stage.channels, attention);
@@ -112,7 +112,7 @@ class SwinTransformer::Stage final : public Module {
       const std::int64_t in = place.channels / 2;
       if (!norm_behind_) merging_norm_.emplace(*this, "downsample.norm", 4 * in, eps);
       reduction_.emplace(*this, "downsample.reduction", 4 * in, 2 * in,
-                         nn::LinearOptions{.bias = false, .init = linear_init()});
+                         nn::LinearOptions{.bias = false, .init = swin_linear()});
       if (norm_behind_) merging_norm_.emplace(*this, "downsample.norm", 2 * in, eps);
     }
     for (std::int64_t i = 0; i < place.depth; ++i)
@@ -158,7 +158,7 @@ SwinTransformer::SwinTransformer(const ModelContext& context, const SwinOptions&
       norm_(*this, "norm", options.embed_dim << (options.depths.size() - 1), eps),
       head_dropout_(*this, "head.drop", options.drop_rate),
       head_(*this, "head.fc", options.embed_dim << (options.depths.size() - 1), options.num_classes,
-            {.init = linear_init()}) {
+            {.init = swin_linear()}) {
   norm_.set_follows_block();
 }
 
@@ -210,7 +210,7 @@ namespace {
 constexpr ItemCount stages{1, 64};
 
 template <class S>
-Fields common_rows() {
+Fields swin_rows() {
   return rows_of_base<S, ImageOptions>() +
          Fields{field<S>("patch_size", &S::patch_size, extent_range, "patch side in pixels"),
                 field<S>("embed_dim", &S::embed_dim, extent_range,
@@ -230,13 +230,13 @@ Fields common_rows() {
 
 }  // namespace
 
-Fields SwinOptions::fields() { return common_rows<SwinOptions>(); }
+Fields SwinOptions::fields() { return swin_rows<SwinOptions>(); }
 
 Fields SwinV2Options::fields() {
   using S = SwinV2Options;
-  return common_rows<S>() + Fields{field<S>("pretrained_window_sizes", &S::pretrained_windows, up_to(0x7fffffff),
-                                            "windows of pretraining per stage, which scale the position bias; 0: the "
-                                            "model's own")};
+  return swin_rows<S>() + Fields{field<S>("pretrained_window_sizes", &S::pretrained_windows, up_to(0x7fffffff),
+                                          "windows of pretraining per stage, which scale the position bias; 0: the "
+                                          "model's own")};
 }
 
 void SwinV2Options::check(HyperProblems& problems) {
@@ -290,7 +290,7 @@ const List shallow{2, 2, 6, 2}, deep{2, 2, 18, 2};
 const List tiny_heads{3, 6, 12, 24}, base_heads{4, 8, 16, 32}, large_heads{6, 12, 24, 48};
 const List window12{12, 12, 12, 6};
 
-const RegisterPreset presets[] = {
+const RegisterPreset swin_presets[] = {
     {"swin_tiny_patch4_window7_224", "swin", shape(96, shallow, tiny_heads, 224, 7), imagenet_images(0.9)},
     {"swin_small_patch4_window7_224", "swin", shape(96, deep, tiny_heads, 224, 7), imagenet_images(0.9)},
     {"swin_base_patch4_window7_224", "swin", shape(128, deep, base_heads, 224, 7), imagenet_images(0.9)},

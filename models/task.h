@@ -32,6 +32,9 @@ struct Metric {
   bool keeps = false;  // the batches' numbers are put one behind another instead of added up: for ranks
 };
 
+/// A metric's value: the first sum by the second.
+inline double ratio_of_sums(std::span<const double> sums) { return sums[0] / sums[1]; }
+
 enum class TaskMode : std::uint8_t { train, evaluate };
 
 /// Results of one batch. Nothing in it has been read by the host.

@@ -147,7 +147,7 @@ std::vector<HyperParameter> form(const std::vector<std::int64_t>& layers, bool b
 
 const ImagePreparation images = imagenet_images(0.875, "bilinear");
 
-const RegisterPreset presets[] = {
+const RegisterPreset vgg_presets[] = {
     {"vgg11", "vgg", form({1, 1, 2, 2, 2}, false), images}, {"vgg11_bn", "vgg", form({1, 1, 2, 2, 2}, true), images},
     {"vgg13", "vgg", form({2, 2, 2, 2, 2}, false), images}, {"vgg13_bn", "vgg", form({2, 2, 2, 2, 2}, true), images},
     {"vgg16", "vgg", form({2, 2, 3, 3, 3}, false), images}, {"vgg16_bn", "vgg", form({2, 2, 3, 3, 3}, true), images},

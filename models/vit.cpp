@@ -15,7 +15,7 @@ namespace lacuna {
 namespace {
 
 /// timm's init_weights_vit_timm: every linear layer, the head included.
-nn::WeightInit linear_init() { return {init::truncated_normal(.02), init::constant(0)}; }
+nn::WeightInit vit_linear() { return {init::truncated_normal(.02), init::constant(0)}; }
 
 /// The grid of patches.
 ImageSize grid_of(const VitOptions& options) {
@@ -39,7 +39,7 @@ nn::MlpOptions mlp_options(const VitOptions& options) {
   return {.activation = options.activation,
           .gated = options.mlp == VitOptions::Mlp::swiglu,
           .dropout = options.proj_drop_rate,
-          .init = linear_init()};
+          .init = vit_linear()};
 }
 std::int64_t mlp_width(const VitOptions& options) {
   return static_cast<std::int64_t>(static_cast<double>(options.embed_dim) * options.mlp_ratio);
@@ -64,7 +64,7 @@ class VisionTransformer::Block final : public Module {
                     .attention_dropout = options.attn_drop_rate,
                     .projection_dropout = options.proj_drop_rate,
                     .form = options.attention,
-                    .init = linear_init()}),
+                    .init = vit_linear()}),
         drop_path1_(*this, "drop_path1", drop_path),
         norm2_(*this, "norm2", options.embed_dim, options.norm_eps),
         mlp_(*this, "mlp", options.embed_dim, mlp_width(options), mlp_options(options)),
@@ -109,12 +109,12 @@ class VisionTransformer::AttentionPool final : public Module {
         heads_(options.num_heads),
         latent_(*this, "latent", {1, 1, options.embed_dim},
                 init::truncated_normal(1 / std::sqrt(static_cast<double>(options.embed_dim)))),
-        q_(*this, "q", options.embed_dim, options.embed_dim, {.init = linear_init()}),
-        kv_(*this, "kv", options.embed_dim, 2 * options.embed_dim, {.init = linear_init()}),
-        projection_(*this, "proj", options.embed_dim, options.embed_dim, {.init = linear_init()}),
+        q_(*this, "q", options.embed_dim, options.embed_dim, {.init = vit_linear()}),
+        kv_(*this, "kv", options.embed_dim, 2 * options.embed_dim, {.init = vit_linear()}),
+        projection_(*this, "proj", options.embed_dim, options.embed_dim, {.init = vit_linear()}),
         norm_(*this, "norm", options.embed_dim, options.norm_eps),
         mlp_(*this, "mlp", options.embed_dim, mlp_width(options),
-             {.activation = options.activation, .init = linear_init()}) {}
+             {.activation = options.activation, .init = vit_linear()}) {}
 
   /// x [B, L, embed_dim] to [B, embed_dim].
   Variable forward(Variable x) const {
@@ -157,7 +157,7 @@ VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptio
       // As in timm, a norm behind the pooling has another name than one before it.
       norm_(*this, options.pool == VitOptions::Pool::mean ? "fc_norm" : "norm", options.embed_dim, options.norm_eps),
       head_dropout_(*this, "head_drop", options.drop_rate),
-      head_(*this, "head", head_width(options), options.num_classes, {.init = linear_init()}) {
+      head_(*this, "head", head_width(options), options.num_classes, {.init = vit_linear()}) {
   if (options.pool != VitOptions::Pool::mean) norm_.set_follows_block();
   positions_.exclude_from_decay();
   const auto add_tokens = [&](std::string_view name, std::int64_t count, const Init& init) {
@@ -171,7 +171,7 @@ VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptio
     attention_pool_ = std::make_unique<AttentionPool>(*this, "attn_pool", options);
   if (options.distilled)
     distillation_head_.emplace(*this, "head_dist", options.embed_dim, options.num_classes,
-                               nn::LinearOptions{.init = linear_init()});
+                               nn::LinearOptions{.init = vit_linear()});
 }
 
 std::vector<std::unique_ptr<VisionTransformer::Block>> VisionTransformer::make_blocks(const VitOptions& options) {
@@ -269,7 +269,7 @@ namespace {
 
 /// The rows of all models, as rows of V.
 template <class V>
-Fields common_rows() {
+Fields vit_rows() {
   return rows_of_base<V, ImageOptions>() +
          Fields{field<V>("patch_size", &V::patch_size, extent_range, "patch side in pixels"),
                 field<V>("embed_dim", &V::embed_dim, extent_range, "width of the tokens"),
@@ -299,10 +299,10 @@ Fields common_rows() {
 
 }  // namespace
 
-Fields DistilledVitOptions::fields() { return common_rows<DistilledVitOptions>(); }
+Fields DistilledVitOptions::fields() { return vit_rows<DistilledVitOptions>(); }
 
 Fields VitOptions::fields() {
-  Fields rows = common_rows<VitOptions>();
+  Fields rows = vit_rows<VitOptions>();
   const auto behind = std::ranges::find(rows, "qkv_bias", &Field::name) + 1;
   const Fields own{
       field("class_token", &VitOptions::class_token, "a class token"),
@@ -361,7 +361,7 @@ const Values clip_openai{{"pre_norm", true}, {"norm_eps", 1e-5}, {"activation", 
 const Values siglip{{"class_token", false}, {"global_pool", "map"}};
 const Values siglip_so400m{{"class_token", false}, {"global_pool", "map"}, {"mlp_ratio", 3.7362}};
 
-const RegisterPreset presets[] = {
+const RegisterPreset vit_presets[] = {
     {"vit_tiny_patch16_224", "vit", shape(16, 192, 12, 3), inception_images(0.9)},
     {"vit_small_patch16_224", "vit", shape(16, 384, 12, 6), inception_images(0.9)},
     {"vit_base_patch16_224", "vit", shape(16, 768, 12, 12), inception_images(0.9)},

@@ -4,8 +4,11 @@
 #include "core/communicator.h"
 #include "nn/module.h"
 
+#include <array>
 #include <cstdint>
 #include <exception>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lacuna {
@@ -17,6 +20,10 @@ enum class AverageWarmup : std::uint8_t {
   tensorflow,  // (1 + s) / (10 + s) at most: tf.train.ExponentialMovingAverage with num_updates
   timm         // 1 − (1 + s)^(−2/3) at most: timm.utils.ModelEmaV3 with use_warmup
 };
+
+constexpr std::array<std::pair<std::string_view, AverageWarmup>, 3> names_of(AverageWarmup) {
+  return {{{"none", AverageWarmup::none}, {"tensorflow", AverageWarmup::tensorflow}, {"timm", AverageWarmup::timm}}};
+}
 
 /// The decay after a step, of which there were `step` before.
 double decay_at(std::int64_t step, double decay, AverageWarmup warmup);

@@ -26,7 +26,7 @@
 namespace lacuna::apps {
 namespace {
 
-struct Options {
+struct BenchOptions {
   ConfigurationOptions configuration;
   int steps = 10;
   bool profile = false;
@@ -53,7 +53,7 @@ Result timeline_of(const Experiment& experiment, Device device) {
 }
 
 /// Writes the page of a step's memory under the configuration's policy and the one beside it.
-void write_timeline(const Options& options, const Experiment& experiment, Device device) {
+void write_timeline(const BenchOptions& options, const Experiment& experiment, Device device) {
   AtomicFile file(options.timeline);
   std::vector<Result> results;
   const Experiment beside = under_policy(experiment, options.beside);
@@ -67,7 +67,7 @@ void write_timeline(const Options& options, const Experiment& experiment, Device
   file.commit();
 }
 
-ExitCode bench(const Options& options) {
+ExitCode bench(const BenchOptions& options) {
   Experiment experiment = options.configuration.read();
   const Device device = existing_device(experiment);
   plan_memory(experiment, machine_costs());
@@ -111,9 +111,9 @@ ExitCode bench(const Options& options) {
   return 0;
 }
 
-const RegisterCommand command(
+const RegisterCommand bench_command(
     30, "bench", "time training steps on made-up input, with their memory", [](CLI::App& app) {
-      const auto options = std::make_shared<Options>();
+      const auto options = std::make_shared<BenchOptions>();
       options->configuration.declare(app, true);
       options->configuration.declare_image_gradient(app);
       app.add_option("--steps", options->steps, "number of timed steps; two more come first, to warm up")
@@ -123,7 +123,7 @@ const RegisterCommand command(
       app.add_option("--timeline", options->timeline, "write a page with the bytes in memory over one step")
           ->type_name("FILE.html");
       app.add_option("--beside", options->beside,
-                     "of --timeline: the policy that is shown beside the configuration's, as fixed:4")
+                     "with --timeline, the policy that is shown beside the configuration's, as fixed:4")
           ->capture_default_str()
           ->needs("--timeline");
       options->report.declare(app);

@@ -51,7 +51,7 @@ class Eval {
         ->allow_extra_args(false);
     app.add_option(
            "--rank-timeout", rank_timeout_,
-           "of several processes, under mpirun or srun: seconds that ranks wait for one that lives; then all end")
+           "seconds that ranks wait for one that lives, with several processes under mpirun or srun; then all end")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     report_.declare(app);

@@ -12,6 +12,7 @@
 #include "autograd/tape.h"
 #include "core/module_path.h"
 #include "core/parallel.h"
+#include "core/planned_device.h"
 
 #include <CLI/CLI.hpp>
 
@@ -27,7 +28,7 @@
 namespace lacuna::apps {
 namespace {
 
-struct Options {
+struct ExplainOptions {
   ConfigurationOptions configuration;
   bool all = false;
   Report report;
@@ -190,12 +191,13 @@ std::string to_text(const std::vector<Group>& groups, std::int64_t total) {
   return text;
 }
 
-ExitCode explain(const Options& options) {
+ExitCode explain(const ExplainOptions& options) {
   Experiment experiment = options.configuration.read();
   const ThreadCountScope threads(static_cast<int>(experiment.train.threads));
   if (experiment.memory.policy == "auto" && available_device(experiment) != Device::meta) warn_if_crowded();
   plan_memory(experiment, machine_costs());
   Setup setup(experiment, Device::meta);
+  const PlannedDeviceScope planned(device_of(experiment).kind);
   const auto made_up = [&] { return example(experiment, setup); };
   // Adaptive policies choose bits after one step; with no trainable parameters there is nothing to choose.
   const bool trains = setup.trainable_count() > 0 || experiment.image_gradient;
@@ -268,16 +270,15 @@ ExitCode explain(const Options& options) {
   return 0;
 }
 
-const RegisterCommand command(50, "explain", "list the tensors that are saved for backward, and why",
-                              [](CLI::App& app) {
-                                const auto options = std::make_shared<Options>();
-                                options->configuration.declare(app, true);
-                                app.add_flag("--all", options->all,
-                                             "list parameters too: backward reads them, and they cost nothing more");
-                                options->configuration.declare_image_gradient(app);
-                                options->report.declare(app);
-                                return std::function<ExitCode()>([options] { return explain(*options); });
-                              });
+const RegisterCommand explain_command(
+    50, "explain", "list the tensors that are saved for backward, and why", [](CLI::App& app) {
+      const auto options = std::make_shared<ExplainOptions>();
+      options->configuration.declare(app, true);
+      app.add_flag("--all", options->all, "list parameters too: backward reads them, and they cost nothing more");
+      options->configuration.declare_image_gradient(app);
+      options->report.declare(app);
+      return std::function<ExitCode()>([options] { return explain(*options); });
+    });
 
 }  // namespace
 }  // namespace lacuna::apps

@@ -45,8 +45,8 @@ class Keys {
   Report report_;
 };
 
-const RegisterCommand command(85, "keys", "list the keys of a configuration, with types, ranges and defaults",
-                              declare<Keys>);
+const RegisterCommand keys_command(85, "keys", "list the keys of a configuration, with types, ranges and defaults",
+                                   declare<Keys>);
 
 }  // namespace
 }  // namespace lacuna::apps

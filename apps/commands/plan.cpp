@@ -26,7 +26,7 @@
 namespace lacuna::apps {
 namespace {
 
-struct Options {
+struct PlanOptions {
   ConfigurationOptions configuration;
   std::optional<std::string> policies;  // between commas
   int ranks = 1;
@@ -51,7 +51,7 @@ std::string need_text(const Measurement& planned) {
                      evaluation_is_highest(planned) ? "in an evaluation" : "with the batches that it prepares ahead");
 }
 
-ExitCode plan(const Options& options) {
+ExitCode plan(const PlanOptions& options) {
   const Experiment read = resolve(as_rank(options.configuration.parse(), 0, options.ranks));
   const Network network{parse_bandwidth(options.bandwidth), parse_latency(options.latency)};
   std::vector<std::string> choices, titles;
@@ -129,8 +129,8 @@ ExitCode plan(const Options& options) {
   return 0;
 }
 
-const RegisterCommand command(40, "plan", "predict the memory of training, without running it", [](CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+const RegisterCommand plan_command(40, "plan", "predict the memory of training, without running it", [](CLI::App& app) {
+  const auto options = std::make_shared<PlanOptions>();
   options->configuration.declare(app, true);
   app.add_option("--policies", options->policies,
                  "memory policies to compare, with bits or a budget: exact,mesa,fixed:4,auto:6GiB")

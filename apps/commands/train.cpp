@@ -38,11 +38,11 @@ class Train {
     app.add_flag("--overwrite", overwrite_, "replace the run that the folder holds");
     app.add_option(
            "--rank-timeout", rank_timeout_,
-           "of several processes, under mpirun or srun: seconds that ranks wait for one that lives; then all end")
+           "seconds that ranks wait for one that lives, with several processes under mpirun or srun; then all end")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     app.add_flag("--rank-logs", rank_logs_,
-                 "of several processes: each but the first writes its lines into RUN/rank-N.log");
+                 "with several processes, each but the first writes its lines into RUN/rank-N.log");
     report_.declare(app);
   }
 
@@ -88,10 +88,12 @@ class Train {
       if (sets(change, "output", "dir") && !fs::equivalent(experiment.output.dir, point.run, failed))
         reject("{}: a resumed run stays in its folder, {}", change, point.run.string());
     experiment.output.dir = point.run.string();
-    // The file that it began with may be gone. An adapter's base is no part of a checkpoint, and a damaged one is
-    // refused once it is read.
-    if (checkpoint && !experiment.adapter.used())
-      experiment.weights = is_damaged(*checkpoint) ? "" : checkpoint->string();
+    // The file that it began with may be gone. Planning and cached features need weights before the checkpoint is
+    // read. An adapter's base is no part of it, and a damaged one is refused once it is read.
+    if (checkpoint && !experiment.adapter.used()) {
+      const bool needs_weights = experiment.memory.policy == "auto" || trains_on_features(experiment);
+      experiment.weights = needs_weights && !is_damaged(*checkpoint) ? checkpoint->string() : "";
+    }
     std::unique_ptr<Setup> planned = ready(experiment, folder.plan(), ranks);
     return with_advice_when_exhausted(experiment, true, [&] {
       const File stream = open_stream(folder.path(), ranks);
@@ -129,7 +131,6 @@ class Train {
       experiment = resolve(std::move(experiment));
       existing_device(experiment);
     });
-    const ThreadCountScope threads(static_cast<int>(experiment.train.threads));
     std::unique_ptr<Setup> setup = setup_to_plan(experiment);
     plan_memory_together(*setup, experiment, plan, ranks);
     setup->set_policy(make_memory_policy(experiment, Device::meta));

@@ -240,8 +240,10 @@ void open(Experiment& experiment, const std::vector<std::string>& labels) {
   experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));
 }
 
-Experiment from_tree(Tree root, Problems& problems) {
+Experiment from_tree(Tree root, Problems& problems,
+                     std::shared_ptr<OpenedFiles> opened = std::make_shared<OpenedFiles>()) {
   Experiment experiment;
+  experiment.data.source.files = std::move(opened);
   recognize_data(root, experiment.data.source.files);
   for (const TreeEntry& entry : root.entries) {
     const Section* const section = find_section(entry.key);
@@ -250,8 +252,10 @@ Experiment from_tree(Tree root, Problems& problems) {
     } else if (entry.value.kind == Tree::Kind::map) {
       read_section(*section, entry.value, experiment, problems);
     } else if (entry.value.kind != Tree::Kind::null && entry.value.kind != Tree::Kind::invalid) {
+      const bool is_choice = section->find("name") != nullptr && entry.value.kind == Tree::Kind::scalar;
       problems.add(entry.value.where,
-                   fmt::format("expected keys with values in section {}, got {}", entry.key, describe(entry.value)));
+                   fmt::format("expected keys with values in section {}, got {}{}", entry.key, describe(entry.value),
+                               is_choice ? fmt::format("; a name is {}.name={}", entry.key, entry.value.text) : ""));
     }
   }
   change_paths(experiment, [](const std::string& path) { return expand_home(path).string(); });
@@ -273,8 +277,14 @@ Experiment from_tree(Tree root, Problems& problems) {
     check_model(experiment, root, problems);
   }
   if (readable) {
-    open(experiment, folder ? folder->labels : std::vector<std::string>());
-    validate(experiment, root, problems);
+    try {
+      open(experiment, folder ? folder->labels : std::vector<std::string>());
+      validate(experiment, root, problems);
+    } catch (const Error& error) {
+      if (error.fault() != Fault::input || problems.empty()) throw;
+      const TreeEntry* const data = root.find("data");
+      problems.add(data == nullptr ? root.where : data->where, error.what());
+    }
   }
   problems.refuse_if_any();
   return experiment;
@@ -294,12 +304,13 @@ Experiment read_configuration(const std::filesystem::path& path, std::span<const
   return parse_configuration(read_text(path), path.string(), overrides);
 }
 
-Experiment read_configuration(std::span<const std::string> files, std::span<const std::string> overrides) {
+Experiment read_configuration(std::span<const std::string> files, std::span<const std::string> overrides,
+                              std::shared_ptr<OpenedFiles> opened) {
   Problems problems;
   Tree root = read_tree(read_text(files.front()), files.front(), problems);
   for (const std::string& file : files.subspan(1)) lay_over(root, read_tree(read_text(file), file, problems));
   apply_overrides(root, overrides, problems);
-  return from_tree(std::move(root), problems);
+  return from_tree(std::move(root), problems, std::move(opened));
 }
 
 std::string to_yaml(const Configuration& configuration) {

@@ -9,6 +9,7 @@
 #include "data/transforms.h"
 #include "models/hyper_parameters.h"
 #include "nn/freeze.h"
+#include "optim/ema.h"
 #include "optim/optimizer.h"
 
 #include <cstdint>
@@ -63,7 +64,7 @@ struct Configuration {
     double clip_parameter_norm = 0;
     double clip_value = 0;
     double ema_decay = 0;
-    std::string ema_warmup = "tensorflow";
+    AverageWarmup ema_warmup = AverageWarmup::tensorflow;
     std::string best_by;
     std::int64_t patience = 0;
 

@@ -37,8 +37,10 @@ struct Experiment : Configuration {
 /// Reads a file and then `key=value` overrides. Refuses with all problems at once, each with its place in the file.
 Experiment read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides);
 /// The same for one or more files. A later file replaces single keys of earlier ones, or a whole section if it names
-/// the section's model, data set, optimizer, schedule or policy.
-Experiment read_configuration(std::span<const std::string> files, std::span<const std::string> overrides);
+/// the section's model, data set, optimizer, schedule or policy. Configurations that share `opened` read a data set's
+/// files once.
+Experiment read_configuration(std::span<const std::string> files, std::span<const std::string> overrides,
+                              std::shared_ptr<OpenedFiles> opened = std::make_shared<OpenedFiles>());
 /// The same from text; `source` names it in messages.
 Experiment parse_configuration(const std::string& text, const std::string& source,
                                std::span<const std::string> overrides = {});

@@ -108,14 +108,6 @@ bool trains_on_features(const Configuration& configuration) {
   return tasks().contains(configuration.task.name) && tasks().get(configuration.task.name).heads != nullptr;
 }
 
-std::optional<Device> device_named(std::string_view text) {
-  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::meta})
-    if (text == name_of(Device{kind})) return Device{kind};
-  for (int index = 0; index < max_devices; ++index)
-    if (const Device device{DeviceKind::cuda, static_cast<std::uint8_t>(index)}; text == name_of(device)) return device;
-  return {};
-}
-
 Device device_of(const Experiment& experiment) {
   Device device = device_named(experiment.train.device).value_or(Device::cpu);  // `auto` before it is settled
   if (device.kind == DeviceKind::cuda && experiment.process.ranks > 1)

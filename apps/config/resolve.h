@@ -20,8 +20,6 @@ Experiment resolve(Experiment experiment);
 /// Whether the task trains heads on cached features of a frozen model.
 bool trains_on_features(const Configuration& configuration);
 
-/// `cpu`, `meta`, `cuda`, `cuda:1`; nothing for any other text.
-std::optional<Device> device_named(std::string_view text);
 /// The device that train.device names. It may not exist: what is planned runs on `meta`.
 Device device_of(const Experiment& experiment);
 /// The same; refused with the reason if it does not exist.

@@ -1,7 +1,6 @@
 // The keys of a configuration's sections. Options of the library (data sets, transforms, mixing, rules) have their
 // tables in its own files.
 #include "apps/config/configuration.h"
-#include "apps/config/resolve.h"
 #include "autograd/policy.h"
 #include "data/dataset.h"
 #include "models/task.h"
@@ -13,15 +12,6 @@
 
 namespace lacuna::apps {
 namespace {
-
-using Model = Configuration::Model;
-using Data = Configuration::Data;
-using Train = Configuration::Train;
-using Optimizer = Configuration::Optimizer;
-using Adapter = Configuration::Adapter;
-using Memory = Configuration::Memory;
-using Ranks = Configuration::Ranks;
-using Output = Configuration::Output;
 
 template <auto registry>
 Names registered() {
@@ -40,7 +30,7 @@ constexpr double most_samples = 0x7fffffff;  // products of two such counts and 
 
 }  // namespace
 
-Fields Model::fields() {
+Fields Configuration::Model::fields() {
   return {field("name", &Model::name, "a preset or family that `lacuna models` lists"),
           field("from", &Model::from, is_path,
                 "initial weights: a folder of timm or transformers, whose config.json describes the model, a "
@@ -48,7 +38,7 @@ Fields Model::fields() {
           field("num_classes", &Model::num_classes, "outputs of the head; 0: the data set's number of classes")};
 }
 
-Fields Data::fields() {
+Fields Configuration::Data::fields() {
   return Fields{field("name", &Data::name, one_of(registered<dataset_kinds>), "data set")} + rows_of(&Data::source) +
          rows_of(&Data::images) + rows_of(&Data::mix) +
          Fields{field("repeats", &Data::repeats, between(1, 64), augments,
@@ -69,7 +59,7 @@ Fields Configuration::Task::fields() {
   return {field("name", &Task::name, one_of(registered<tasks>), "losses and metrics")};
 }
 
-Fields Train::fields() {
+Fields Configuration::Train::fields() {
   const OnlyIf with_f16{"precision", {"f16"}}, averages{"ema_decay", {}};
   return {
       field("epochs", &Train::epochs, between(1, 1e9), training_only, "epochs"),
@@ -103,7 +93,7 @@ Fields Train::fields() {
       field("clip_value", &Train::clip_value, training_only, "clip each gradient element to ±this; 0: off"),
       field("ema_decay", &Train::ema_decay, below(1), training_only,
             "decay of an exponential moving average of the weights, which is then evaluated, as 0.9999; 0: none"),
-      field("ema_warmup", &Train::ema_warmup, one_of({"none", "tensorflow", "timm"}), training_only, averages,
+      field("ema_warmup", &Train::ema_warmup, training_only, averages,
             "warm-up of the decay: none, at most (1 + steps) / (10 + steps), or at most 1 − (1 + steps)^(−2/3)"),
       field("best_by", &Train::best_by, training_only,
             "metric that picks the best checkpoint: `loss`, or one of the task, as `accuracy`; empty: the task's "
@@ -112,7 +102,7 @@ Fields Train::fields() {
             "early stopping: epochs without improvement; 0: off")};
 }
 
-Fields Optimizer::fields() {
+Fields Configuration::Optimizer::fields() {
   return {field("name", &Optimizer::name, one_of(registered<optimizers>), "optimizer"),
           field("lr", &Optimizer::lr, "peak learning rate"),
           field("state", &Optimizer::state, one_of({"f32", "bf16", "int8"}),
@@ -132,7 +122,7 @@ Fields Configuration::Schedule::fields() {
   return {field("name", &Schedule::name, one_of(registered<schedules>), "learning-rate schedule")};
 }
 
-Fields Adapter::fields() {
+Fields Configuration::Adapter::fields() {
   return {field("name", &Adapter::name, one_of(adapter_names),
                 "low-rank adapter for each frozen linear layer; the head and `freeze.train` are trained, too"),
           field("from", &Adapter::from, is_path,
@@ -142,7 +132,7 @@ Fields Adapter::fields() {
                 "the head")};
 }
 
-Fields Memory::fields() {
+Fields Configuration::Memory::fields() {
   const OnlyIf with_auto{"policy", {"auto"}}, offloads{"offload", {}};
   return {
       field("policy", &Memory::policy, one_of(registered<memory_policies>), "how tensors are saved for backward"),
@@ -165,7 +155,7 @@ Fields Memory::fields() {
             "staging memory for offloaded tensors; a larger buffer prefetches further")};
 }
 
-Fields Ranks::fields() {
+Fields Configuration::Ranks::fields() {
   return {field("exchange", &Ranks::exchange, one_of({"exact", "bf16", "int8"}),
                 "gradient all-reduce format: exact, bf16, int8 (with error feedback)"),
           field("shard", &Ranks::shard, one_of({"none", "optimizer", "gradients"}),
@@ -173,7 +163,7 @@ Fields Ranks::fields() {
           field("sync_batch_norm", &Ranks::sync_batch_norm, "synchronize batch-norm statistics over processes")};
 }
 
-Fields Output::fields() {
+Fields Configuration::Output::fields() {
   return {field("dir", &Output::dir, is_path,
                 "run folder; empty: `runs/` and the name of the configuration file, or of all, as `a_b`"),
           field("save_every", &Output::save_every, "epochs between checkpoints; 0: only the best and the last"),

@@ -29,7 +29,7 @@ std::string for_script(const ordered_json& json) {
   return text;
 }
 
-ordered_json to_object(const Fields& fields) {
+ordered_json to_object(const NamedCells& fields) {
   ordered_json object = ordered_json::object();
   for (const auto& [key, value] : fields) object[key] = value;
   return object;

@@ -39,17 +39,17 @@ ordered_json figures_so_far(const fs::path& run) {
 }
 
 /// Leaves out what a budget that is not given would count.
-void leave_wishes(Fields& settings) {
-  if (std::ranges::find(settings, Fields::value_type{"memory.budget", ""}) != settings.end())
+void leave_wishes(NamedCells& settings) {
+  if (std::ranges::find(settings, NamedCells::value_type{"memory.budget", ""}) != settings.end())
     std::erase_if(settings, [](const auto& setting) { return setting.first == "memory.budget_of"; });
 }
 
 /// The configuration of a run, key by key, but for the folder that it is.
-Fields settings_of(const fs::path& configuration) {
+NamedCells settings_of(const fs::path& configuration) {
   Problems problems;
   const Tree root = parse_yaml(read_text(configuration), {configuration.string(), 1, 1}, problems);
   problems.refuse_if_any();
-  Fields settings;
+  NamedCells settings;
   for (const TreeEntry& section : root.entries)
     for (const TreeEntry& entry : section.value.entries) {
       const bool scalar = entry.value.kind == Tree::Kind::scalar;

@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-const ordered_json* find(const Fields& fields, std::string_view key) {
-  const auto found = std::ranges::find(fields, key, &Fields::value_type::first);
+const ordered_json* find(const NamedCells& fields, std::string_view key) {
+  const auto found = std::ranges::find(fields, key, &NamedCells::value_type::first);
   return found == fields.end() ? nullptr : &found->second;
 }
 
@@ -25,7 +25,7 @@ std::string text_of(const ordered_json* value) {
                             : value->dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-void add_keys(std::vector<std::string>& keys, const Fields& fields) {
+void add_keys(std::vector<std::string>& keys, const NamedCells& fields) {
   for (const auto& [key, value] : fields)
     if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
 }
@@ -62,7 +62,7 @@ bool is_long(const std::vector<Result>& results, const std::string& key) {
   return std::ranges::any_of(results, [&](const Result& r) { return label_of(r, {key}).size() > long_phrase; });
 }
 
-void flatten(const std::string& prefix, const ordered_json& value, Fields& out) {
+void flatten(const std::string& prefix, const ordered_json& value, NamedCells& out) {
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items())
       if (key != "saved_by_path" && key != "timeline")
@@ -83,11 +83,11 @@ std::string csv_field(const std::string& text) {
 }
 
 /// A row of `to_csv`, cells by key.
-Fields cells_of(const Result& result) {
-  Fields cells{{"id", result.id}, {"status", name_of(result.state)}};
+NamedCells cells_of(const Result& result) {
+  NamedCells cells{{"id", result.id}, {"status", name_of(result.state)}};
   if (result.state != Result::State::unfinished) cells.emplace_back("exit_code", result.exit_code);
   cells.insert(cells.end(), result.settings.begin(), result.settings.end());
-  const Fields figures = flat_figures(result.figures);
+  const NamedCells figures = flat_figures(result.figures);
   cells.insert(cells.end(), figures.begin(), figures.end());
   return cells;
 }
@@ -98,7 +98,7 @@ struct Column {
   std::optional<std::string> metric{};  // whose figures alone the column has; none: all
 };
 
-const ordered_json* figure_in(const Fields& figures, const Column& column) {
+const ordered_json* figure_in(const NamedCells& figures, const Column& column) {
   if (column.metric && text_of(find(figures, "best.metric")) != *column.metric) return nullptr;
   return find(figures, column.key);
 }
@@ -119,9 +119,9 @@ std::string duration(double value) {
 }
 
 /// The best metric of a run first, then its last ones. Different metrics have a column each.
-std::vector<Column> columns_of(const std::vector<Fields>& figures) {
+std::vector<Column> columns_of(const std::vector<NamedCells>& figures) {
   std::vector<std::string> keys, metrics;
-  for (const Fields& all : figures) {
+  for (const NamedCells& all : figures) {
     add_keys(keys, all);
     if (find(all, "best.value") == nullptr) continue;
     const std::string metric = text_of(find(all, "best.metric"));
@@ -159,7 +159,7 @@ struct Statistic {
   double mean = 0, deviation = 0;
 };
 
-Statistic statistic_of(const Group& group, const std::vector<Fields>& figures, const Column& column) {
+Statistic statistic_of(const Group& group, const std::vector<NamedCells>& figures, const Column& column) {
   Statistic all;
   double squares = 0;
   for (const std::size_t member : group.members) {
@@ -173,7 +173,7 @@ Statistic statistic_of(const Group& group, const std::vector<Fields>& figures, c
   return all;
 }
 
-std::string cell_of(const Group& group, const std::vector<Fields>& figures, const std::vector<Result>& results,
+std::string cell_of(const Group& group, const std::vector<NamedCells>& figures, const std::vector<Result>& results,
                     const Column& column) {
   const Statistic all = statistic_of(group, figures, column);
   if (all.count > 1 && all.deviation > 0)
@@ -187,14 +187,14 @@ std::string cell_of(const Group& group, const std::vector<Fields>& figures, cons
 
 /// Sets the best row: by the metric of the run's task, else by the loss, the speed, or the peak. None where the runs
 /// have different metrics.
-void choose_best(Table& table, const std::vector<Fields>& figures, const std::vector<Column>& columns) {
+void choose_best(Table& table, const std::vector<NamedCells>& figures, const std::vector<Column>& columns) {
   auto column = columns.end();
   for (const char* const key : {"best.value", "val_loss", "samples_per_second", "memory.peak"})
     if (column == columns.end()) column = std::ranges::find(columns, key, &Column::key);
   if (column == columns.end() || std::ranges::count(columns, "best.value", &Column::key) > 1) return;
   table.goal = column->key;
   bool higher = table.goal == "samples_per_second";
-  for (const Fields& all : figures)
+  for (const NamedCells& all : figures)
     if (const ordered_json* const given = find(all, "best.higher_is_better"); given && table.goal == "best.value")
       higher = given->is_boolean() && given->get<bool>();
   double best = 0;
@@ -321,14 +321,14 @@ std::string name_of(Result::State state) {
   return state == Result::State::done ? "done" : state == Result::State::failed ? "failed" : "unfinished";
 }
 
-Fields flat_figures(const ordered_json& figures) {
-  Fields out;
+NamedCells flat_figures(const ordered_json& figures) {
+  NamedCells out;
   flatten({}, figures, out);
   return out;
 }
 
 std::string to_csv(const std::vector<Result>& results) {
-  std::vector<Fields> rows;
+  std::vector<NamedCells> rows;
   std::vector<std::string> keys{"id", "status", "exit_code"};
   for (const std::string& key : setting_keys(results)) keys.push_back(key);
   for (const Result& result : results) add_keys(keys, rows.emplace_back(cells_of(result)));
@@ -346,7 +346,7 @@ std::string to_csv(const std::vector<Result>& results) {
     text += "\r\n";
   };
   write_row([](const std::string& key) { return key; });
-  for (const Fields& row : rows) write_row([&](const std::string& key) { return text_of(find(row, key)); });
+  for (const NamedCells& row : rows) write_row([&](const std::string& key) { return text_of(find(row, key)); });
   return text;
 }
 
@@ -357,7 +357,7 @@ Table table_of(const std::vector<Result>& results, const std::string& names) {
   const bool has_seeds = table.groups.size() < results.size();
   std::vector<std::string> keys = varying_keys(results);
   if (has_seeds) std::erase(keys, "train.seed");
-  std::vector<Fields> figures;
+  std::vector<NamedCells> figures;
   for (const Result& result : results) figures.push_back(flat_figures(result.figures));
   const std::vector<Column> columns = columns_of(figures);
   std::vector<std::string>& titles = table.rows.emplace_back(keys);

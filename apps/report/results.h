@@ -14,7 +14,7 @@
 namespace lacuna::apps {
 
 /// Values by key, as `train.batch_size` or `memory.saved`.
-using Fields = std::vector<std::pair<std::string, nlohmann::ordered_json>>;
+using NamedCells = std::vector<std::pair<std::string, nlohmann::ordered_json>>;
 
 /// One run of a command.
 struct Result {
@@ -22,7 +22,7 @@ struct Result {
 
   std::string id;
   std::string label;  // tells it from the others
-  Fields settings;
+  NamedCells settings;
   nlohmann::ordered_json figures;  // the command's JSON; null if it failed
   State state = State::done;
   int exit_code = 0;
@@ -45,7 +45,7 @@ std::string phrase_of(const std::string& key, const nlohmann::ordered_json& valu
 void set_labels(std::vector<Result>& results);
 
 /// Figures in one level, as `memory.saved`; those that are lists or by path are left out.
-Fields flat_figures(const nlohmann::ordered_json& figures);
+NamedCells flat_figures(const nlohmann::ordered_json& figures);
 
 /// Finished results that differ in `train.seed` alone; every other result is a group of its own.
 struct Group {

@@ -90,9 +90,9 @@ Result CaseRun::result(const std::string& config) const {
   return result;
 }
 
-std::string CaseRun::problem() const {
+std::string CaseRun::problem(const std::shared_ptr<OpenedFiles>& opened) const {
   try {
-    read_configuration(case_.configurations, assignments());
+    read_configuration(case_.configurations, assignments(), opened);
   } catch (const Error& error) {
     return error.what();
   }

@@ -4,6 +4,7 @@
 #include "apps/report/results.h"
 #include "apps/sweep/process.h"
 #include "apps/sweep/sweep_file.h"
+#include "data/opened_files.h"
 
 #include <chrono>
 #include <optional>
@@ -27,7 +28,7 @@ class CaseRun {
   /// The case with its settings, not run yet. `config`: the name of its configuration.
   Result result(const std::string& config) const;
   /// Why its configuration would be refused, or nothing.
-  std::string problem() const;
+  std::string problem(const std::shared_ptr<OpenedFiles>& opened) const;
   /// The record of an earlier call, unless the case failed.
   std::optional<nlohmann::ordered_json> finished() const;
 

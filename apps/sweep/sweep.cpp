@@ -116,8 +116,9 @@ class SweepCommand {
       print_error(fmt::format("lacuna: note: {} trials of `random` draw the values of earlier ones and are left out\n",
                               sweep.repeated_trials));
     // A wrong configuration would fail when its turn comes, in hours perhaps.
+    const auto opened = std::make_shared<OpenedFiles>();
     for (const Numbered& one : waiting)
-      if (const std::string problem = one.run.problem(); !problem.empty())
+      if (const std::string problem = one.run.problem(opened); !problem.empty())
         print_error(fmt::format("lacuna: warning: {} will fail: {}\n", name_of(one), problem));
     try {
       run(waiting, running);

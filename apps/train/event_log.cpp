@@ -116,19 +116,21 @@ std::vector<fs::path> event_files(const fs::path& run) {
   return files;
 }
 
-double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 /// As TensorBoard expects it: files of one folder are read in the order of their names.
 std::string file_name() {
   const std::string host = host_name();
-  return fmt::format("{}{:010}.{}.{}", prefix, static_cast<std::int64_t>(now()), host.empty() ? "host" : host,
-                     ::getpid());
+  return fmt::format("{}{:010}.{}.{}", prefix, static_cast<std::int64_t>(seconds_since_1970()),
+                     host.empty() ? "host" : host, ::getpid());
 }
 
 std::string record_of(std::int64_t step, auto&& fill) {
   std::string record;
   protozero::pbf_builder<Event> event(record);
-  event.add_double(Event::wall_time, now());
+  event.add_double(Event::wall_time, seconds_since_1970());
   event.add_int64(Event::step, step);
   fill(event);
   return record;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t depth = LoaderOptions{}.depth;  // batches that a loader holds besides the one in use
 
-/// What a step on `meta` says that training takes, in bytes.
+/// Bytes that training takes, by a step on `meta`.
 struct Need {
   std::int64_t bytes = 0;    // at its highest
   std::int64_t batches = 0;  // prepared ahead, for training and evaluation together
@@ -43,7 +43,7 @@ std::string highest_holders(Device device) {
 }  // namespace
 
 void require_fit(Setup& setup, const Experiment& experiment, Device device, bool with_loader) {
-  // Where oneDNN has no addresses left for the code that it generates, it ends the process; it does so on `meta` too.
+  // oneDNN ends the process if no addresses are left for the code that it generates; it does so on `meta` too.
   constexpr std::int64_t generated_code = std::int64_t{48} << 20;
   if (const std::int64_t left = address_space_left(); left < generated_code)
     throw Error(Fault::run, fmt::format("out of memory: {} of the address space are left, and generated code "
@@ -51,11 +51,11 @@ void require_fit(Setup& setup, const Experiment& experiment, Device device, bool
                                         format_bytes(left), format_bytes(generated_code)));
   const Measurement planned = measure(setup, experiment);
   const Need need = need_of(planned, with_loader);
-  // Of several processes on this machine each has a part of its memory, or a GPU.
+  // Each of several processes on this machine has a part of its memory, or a GPU.
   const std::int64_t available =
       allocator(device).available() / (device == Device::cpu ? experiment.process.on_machine : 1);
   if (need.bytes <= available) return;
-  // What no run on this machine could do is wrong input; a limit on this process is not the configuration's fault.
+  // A run that this machine could never hold is wrong input; a limit on this process is not the configuration's fault.
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
   const bool limited = (address_space_left() != none || data_left() != none) &&
                        need.bytes <= std::min(allocator(device).capacity(), available_memory());
@@ -124,7 +124,7 @@ bool evaluation_is_highest(const Measurement& planned) { return need_of(planned,
 
 std::string what_would_fit(const Experiment& experiment, std::int64_t available, bool with_loader,
                            std::int64_t needed) {
-  // Where addresses are limited, free blocks that lie between others are too small for some: a plan does not see those.
+  // A plan does not see that free blocks between others may be too small, which matters if addresses are limited.
   if (address_space_left() != std::numeric_limits<std::int64_t>::max()) available -= available / 8;
   std::string text = fmt::format("To fit {}:", format_bytes(available));
   Setup setup(experiment, Device::meta);

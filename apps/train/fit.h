@@ -21,9 +21,9 @@ std::int64_t memory_beside_tensors();
 
 /// Peak of training by a plan, in bytes. Batches that are prepared ahead are included.
 std::int64_t highest_need(const Measurement& planned);
-/// Of that, batches that are prepared ahead while a step runs, in bytes;
+/// Bytes of the batches that are prepared ahead while a step runs.
 std::int64_t prefetched(const Measurement& planned);
-/// and what an evaluation takes, theirs included.
+/// Bytes that an evaluation takes, prepared batches included.
 std::int64_t evaluation_need(const Measurement& planned);
 /// Whether that is in an evaluation, which keeps nothing: no policy takes less.
 bool evaluation_is_highest(const Measurement& planned);

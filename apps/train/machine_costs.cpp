@@ -35,7 +35,7 @@ std::string entry_name() {
                      LACUNA_VERSION, LACUNA_BUILD);
 }
 
-/// What the file holds; nothing where there is none, or it is damaged.
+/// The content of the file; nothing if there is none, or it is damaged.
 json read_file() {
   std::ifstream stream(costs_file());
   json all = json::parse(stream, nullptr, false);

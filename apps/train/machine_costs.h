@@ -1,4 +1,4 @@
-// What operations cost on this machine, where `lacuna doctor --calibrate` has measured it.
+// The costs of operations on this machine, as `lacuna doctor --calibrate` measures them.
 #pragma once
 
 #include "autograd/plan/cost_table.h"

@@ -35,9 +35,10 @@ Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, 
     return values;
   }
   if (field.dtype == DType::u8) {
-    const RandomStream draws{1, part, random_site("pixels")};
+    const RandomStream draws{1, part, random_site(field.kind == FieldKind::pixels ? "pixels" : field.name)};
+    const auto below = static_cast<std::uint32_t>(field.below > 0 ? field.below : 256);
     for (std::int64_t i = 0; i < values.count(); ++i)
-      values.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(draws.below(static_cast<std::uint64_t>(i), 256));
+      values.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(draws.below(static_cast<std::uint64_t>(i), below));
   } else if (is_floating(field.dtype)) {
     const RandomStream draws{1, part, random_site(field.kind == FieldKind::pixels ? "pixels" : field.name)};
     with_float_type(field.dtype, [&]<class T>(Type<T>) {
@@ -219,6 +220,7 @@ Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOpt
 }
 
 EvaluationBytes measure_evaluation(Setup& setup, const Experiment& experiment) {
+  const PlannedDeviceScope planned(device_of(experiment).kind);
   Ledger& account = ledger(setup.model().context().device);
   std::int64_t samples = experiment.train.batch_size / experiment.train.accumulate / experiment.process.ranks;
   EvaluationBytes bytes;

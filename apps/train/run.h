@@ -22,7 +22,7 @@
 
 namespace lacuna::apps {
 
-/// What steps on `meta` tell about a run; of rank 0.
+/// The result of steps on `meta` before a run; rank 0 has it.
 struct Foreseen {
   std::string timeline;  // memory of a step, as JSON
   std::string frozen;    // the effect of freezing, for people; empty: nothing is frozen
@@ -32,7 +32,7 @@ class Run {
  public:
   /// Opens the data and builds the model; throws if either is wrong. `planned`: the experiment's setup on `meta`. A run
   /// that will be resumed from `checkpoint` does not read model.from again. `stream` gets the progress; null for none.
-  /// Of several `ranks` all call the same members, and rank 0 alone writes into the folder.
+  /// All `ranks` call the same members, and rank 0 alone writes into the folder.
   Run(const Experiment& experiment, std::unique_ptr<Setup> planned,
       const std::optional<std::filesystem::path>& checkpoint, std::FILE* stream,
       Communicator& ranks = single_process());

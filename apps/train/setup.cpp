@@ -229,11 +229,6 @@ void count_class_weights(const Dataset& samples, Experiment& experiment) {
   found->second = balanced_weights(count_classes(samples, experiment.model.num_classes));
 }
 
-AverageWarmup average_warmup(std::string_view name) {
-  if (name == "none") return AverageWarmup::none;
-  return name == "timm" ? AverageWarmup::timm : AverageWarmup::tensorflow;
-}
-
 namespace {
 
 std::optional<LossScaleSettings> loss_scale_of(const Configuration::Train& train) {
@@ -297,7 +292,7 @@ Setup::Setup(const Experiment& experiment, Device device, Communicator& ranks)
   if (optimizer.gradients == "bf16")
     for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
   if (const double decay = experiment.train.ema_decay; decay > 0) {
-    const AverageWarmup warmup = average_warmup(experiment.train.ema_warmup);
+    const AverageWarmup warmup = experiment.train.ema_warmup;
     average_ = shards ? std::make_unique<WeightAverage>(*model_, *optimizer_, ranks_, decay, warmup)
                       : std::make_unique<WeightAverage>(*model_, decay, warmup);
   }

@@ -52,9 +52,6 @@ std::unique_ptr<Task> make_task(const Experiment& experiment, const Model& model
 /// Gives `task.class_weights: balanced` its numbers.
 void count_class_weights(const Dataset& samples, Experiment& experiment);
 
-/// For `train.ema_warmup`.
-AverageWarmup average_warmup(std::string_view name);
-
 class Setup {
  public:
   /// Builds everything on `device` and sets the number of threads. `ranks` train it together.

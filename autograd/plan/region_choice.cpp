@@ -40,7 +40,7 @@ struct Region {
   }
 };
 
-struct Tensor {
+struct PlacedTensor {
   Place made{};
   std::vector<Place> users{}, readers{};     // in forward and backward
   bool is_whole = false;                     // held or rematerialized as values
@@ -79,7 +79,8 @@ class Chooser {
     }
     local_.resize(graph.events.size() + 1);
     for (const GraphTensor& tensor : graph.tensors) {
-      Tensor& added = tensors_.emplace_back(Tensor{.ways = ways(tensor, false), .leaving = ways(tensor, true)});
+      PlacedTensor& added =
+          tensors_.emplace_back(PlacedTensor{.ways = ways(tensor, false), .leaving = ways(tensor, true)});
       added.is_whole = tensor.can_rematerialize || tensor.can_quantize || tensor.held_bytes >= tensor.size.exact_bytes;
       if (!tensor.is_input) added.made = place(tensor.path);
       for (const std::string& user : tensor.users) added.users.push_back(place(user));
@@ -199,7 +200,7 @@ class Chooser {
     }
     std::vector<HeldBytes> held;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      const Tensor& tensor = tensors_[i];
+      const PlacedTensor& tensor = tensors_[i];
       const GraphTensor& recorded = graph_.tensors[i];
       const Region* inside = nullptr;  // the innermost region that has the tensor alone
       bool leaves = false;
@@ -335,7 +336,7 @@ class Chooser {
   const CountBytes& count_;
   std::int64_t budget_;
   std::vector<Block> blocks_{};
-  std::vector<Tensor> tensors_{};
+  std::vector<PlacedTensor> tensors_{};
   std::vector<std::int64_t> local_{};  // [events]: transient memory of each forward op
 };
 

@@ -130,7 +130,7 @@ struct GlueOptions : TextOptions {
   }
 };
 
-GlueOptions own_options(const DatasetOptions& options) {
+GlueOptions glue_options(const DatasetOptions& options) {
   return read_options<GlueOptions>("data set glue", options.settings);
 }
 
@@ -179,18 +179,18 @@ std::shared_ptr<const LabelledTable> table_of(const GlueTask& task, const std::v
   });
 }
 
-struct Opened {
+struct OpenedGlue {
   std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const LabelledTable> table;
   DatasetInfo info;
 };
 
-Opened open_glue(const DatasetOptions& options) {
-  const GlueOptions own = own_options(options);
+OpenedGlue open_glue(const DatasetOptions& options) {
+  const GlueOptions own = glue_options(options);
   const GlueTask& task = task_of(own.task);
   const std::vector<std::string> classes = classes_of(task, own);
-  Opened opened{own.max_length, tokenizer_of(own, options), table_of(task, classes, options), {}};
+  OpenedGlue opened{own.max_length, tokenizer_of(own, options), table_of(task, classes, options), {}};
   SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
   fields.push_back(label_field(opened.table->kind, std::ssize(task.classes)));
   opened.info = {.name = "glue",
@@ -205,7 +205,7 @@ Opened open_glue(const DatasetOptions& options) {
 /// Describes the published task without its files, which suffices for planning.
 DatasetInfo describe_glue(const DatasetOptions& options) {
   if (!options.path.empty()) return open_glue(options).info;
-  const GlueOptions own = own_options(options);
+  const GlueOptions own = glue_options(options);
   const GlueTask& task = task_of(own.task);
   SampleFields fields = token_fields(own, 0);
   fields.push_back(
@@ -232,11 +232,11 @@ Recognition recognize_glue(const fs::path& path, OpenedFiles&) {
 const RegisterDataset glue(
     "glue", {.describe = describe_glue,
              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-               const Opened opened = open_glue(options);
+               const OpenedGlue opened = open_glue(options);
                return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table, opened.max_length);
              },
              .options = GlueOptions{},
-             .inputs = [](const DatasetOptions& options) { return text_inputs(own_options(options), options); },
+             .inputs = [](const DatasetOptions& options) { return text_inputs(glue_options(options), options); },
              .recognize = recognize_glue});
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/text.h"
 #include "data/class_names.h"
 #include "data/files/input_file.h"
 #include "data/permutation.h"
@@ -37,13 +38,8 @@ const std::vector<std::string> label_files{"LOC_val_solution.csv",
                                            "val_labels.txt"};
 constexpr std::int64_t longest_label_file = 64 << 20;
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(), [](unsigned char c) { return std::tolower(c); });
-  return result;
-}
 bool is_one_of(std::string_view name, const std::vector<std::string>& names) {
-  return std::ranges::find(names, lower(name)) != names.end();
+  return std::ranges::find(names, lower_case(name)) != names.end();
 }
 
 std::string joined(std::string_view folder, std::string_view name) {
@@ -98,7 +94,7 @@ Level level_of(const FileTree& tree, const std::string& folder) {
 const std::pair<const std::string, Child>* find_split(const Level& level, const std::vector<std::string>& names) {
   for (const std::string& name : names)
     for (const auto& child : level.children)
-      if (lower(child.first) == name) return &child;
+      if (lower_case(child.first) == name) return &child;
   return nullptr;
 }
 
@@ -290,7 +286,7 @@ std::vector<std::string> missing_from(const std::vector<std::string>& others, co
 bool is_image_name(std::string_view name) {
   const std::size_t dot = name.rfind('.');
   return dot != std::string_view::npos &&
-         std::ranges::find(extensions, std::string_view(lower(name.substr(dot)))) != extensions.end();
+         std::ranges::find(extensions, std::string_view(lower_case(name.substr(dot)))) != extensions.end();
 }
 
 std::vector<bool> held_out(const std::vector<std::int32_t>& labels, double fraction, std::uint64_t seed) {

@@ -1,4 +1,5 @@
 // The data set of images listed in a table: CSV, TSV or JSON lines with a path column and a label column.
+#include "core/text.h"
 #include "data/class_names.h"
 #include "data/encoded_images.h"
 #include "data/files/input_file.h"
@@ -20,14 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> extensions{"csv", "tsv", "jsonl"};
+const std::vector<std::string> table_extensions{"csv", "tsv", "jsonl"};
 const std::vector<std::string> training_tables{"train", "training", "metadata", "labels"};
 const std::vector<std::string> validation_tables{"val", "valid", "validation", "dev", "test"};
 const std::vector<std::string> image_names{"image",    "file_name",  "filename",   "file",     "path",
                                            "filepath", "file_path",  "image_path", "img_path", "img",
                                            "image_id", "image_name", "id"};
-const std::vector<std::string> label_names{"label",  "labels", "class", "class_name", "category",
-                                           "target", "tags",   "score", "rating",     "y"};
+const std::vector<std::string> label_columns{"label",  "labels", "class", "class_name", "category",
+                                             "target", "tags",   "score", "rating",     "y"};
 
 struct ImageTableOptions {
   std::string image, label, labels, separator, images, extension, validation;
@@ -52,13 +53,8 @@ struct ImageTableOptions {
   }
 };
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-TableFormat format_of(const fs::path& file) {
-  const std::string extension = lower(file.extension().string());
+TableFormat image_table_format(const fs::path& file) {
+  const std::string extension = lower_case(file.extension().string());
   if (extension == ".csv") return TableFormat::csv;
   if (extension == ".jsonl") return TableFormat::json_lines;
   if (extension == ".tsv" || extension == ".txt") return TableFormat::tsv;
@@ -68,16 +64,9 @@ TableFormat format_of(const fs::path& file) {
 std::optional<fs::path> table_in(const fs::path& folder, const std::vector<std::string>& names) {
   std::error_code ignored;
   for (const std::string& name : names)
-    for (const std::string& extension : extensions)
+    for (const std::string& extension : table_extensions)
       if (fs::path file = folder / (name + "." + extension); fs::is_regular_file(file, ignored)) return file;
   return std::nullopt;
-}
-
-std::string usual(const std::vector<std::string>& columns, const std::vector<std::string>& names) {
-  for (const std::string& name : names)
-    for (const std::string& column : columns)
-      if (lower(column) == name) return column;
-  return {};
 }
 
 bool is_number(const std::string& text) {
@@ -86,7 +75,7 @@ bool is_number(const std::string& text) {
 
 TextColumns columns_of(const fs::path& file, const ImageTableOptions& own) {
   TextColumns columns;
-  columns.table.format = format_of(file);
+  columns.table.format = image_table_format(file);
   columns.text = own.image;
   columns.label = own.label;
   columns.label_separator = own.separator;
@@ -96,8 +85,8 @@ TextColumns columns_of(const fs::path& file, const ImageTableOptions& own) {
   const auto image = std::ranges::find_if(names, [](const std::string& cell) { return is_image_name(cell); });
   columns.table.header = lines || (image == names.end() && !is_number(columns.text));
   if (columns.table.header) {
-    if (columns.text.empty()) columns.text = usual(names, image_names);
-    if (columns.label.empty()) columns.label = usual(names, label_names);
+    if (columns.text.empty()) columns.text = usual_column(names, image_names);
+    if (columns.label.empty()) columns.label = usual_column(names, label_columns);
   } else {
     const auto place = image == names.end() ? 0 : image - names.begin();
     if (columns.text.empty()) columns.text = std::to_string(place + 1);
@@ -157,7 +146,7 @@ TableSplit split_of(const DatasetOptions& options) {
   const std::optional<fs::path> file = is_folder ? table_in(options.path, training_tables) : options.path;
   if (!file)
     reject("{}: expected a table {}, where the extension is one of {}", options.path.native(),
-           fmt::join(training_tables, ", "), fmt::join(extensions, ", "));
+           fmt::join(training_tables, ", "), fmt::join(table_extensions, ", "));
   const KnownLabels known = own.labels == "numbers" ? KnownLabels{.numbers = true}
                                                     : KnownLabels{.numbers = false, .classes = class_names(own.labels)};
   const auto training = read_rows(*file, own, known, *options.files);
@@ -262,13 +251,14 @@ class ImageTable final : public EncodedImages {
 };
 
 /// Recognises a table with an image name in its first two rows, the first of which may be a header.
-Recognition recognize(const fs::path& path, OpenedFiles&) {
+Recognition recognize_table(const fs::path& path, OpenedFiles&) {
   std::error_code ignored;
   const std::optional<fs::path> file = fs::is_directory(path, ignored) ? table_in(path, training_tables) : path;
-  if (!file || std::ranges::find(extensions, lower(file->extension().string()).substr(file->has_extension() ? 1 : 0)) ==
-                   extensions.end())
+  if (!file || std::ranges::find(table_extensions,
+                                 lower_case(file->extension().string()).substr(file->has_extension() ? 1 : 0)) ==
+                   table_extensions.end())
     return {};
-  const TableFormat format = format_of(*file);
+  const TableFormat format = image_table_format(*file);
   const auto rows = first_rows(*file, format, 2);
   const auto has_image = [](const std::vector<std::string>& row) {
     return std::ranges::any_of(row, [](const std::string& cell) { return is_image_name(cell); });
@@ -282,7 +272,7 @@ const RegisterDataset image_table(
                       return std::make_unique<ImageTable>(options, split_of(options));
                     },
                     .options = ImageTableOptions{},
-                    .recognize = recognize});
+                    .recognize = recognize_table});
 
 }  // namespace
 }  // namespace lacuna

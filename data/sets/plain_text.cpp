@@ -42,16 +42,16 @@ std::shared_ptr<const Table> lines_of(const PlainOptions& own, const DatasetOpti
   });
 }
 
-struct Opened {
+struct OpenedLines {
   std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const Table> lines;
   DatasetInfo info;
 };
 
-Opened open_lines(const DatasetOptions& options) {
+OpenedLines open_lines(const DatasetOptions& options) {
   const auto own = read_options<PlainOptions>("data set plain_text", options.settings);
-  Opened opened{own.max_length, tokenizer_of(own, options), lines_of(own, options), {}};
+  OpenedLines opened{own.max_length, tokenizer_of(own, options), lines_of(own, options), {}};
   opened.info = {.name = "plain_text",
                  .size = samples_to_use(options, opened.lines->size()),
                  .fields = token_fields(own, opened.tokenizer->vocabulary().size),
@@ -62,7 +62,7 @@ Opened open_lines(const DatasetOptions& options) {
 const RegisterDataset plain_text("plain_text",
                                  {.describe = [](const DatasetOptions& options) { return open_lines(options).info; },
                                   .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-                                    const Opened opened = open_lines(options);
+                                    const OpenedLines opened = open_lines(options);
                                     return std::make_unique<PlainText>(opened.info, opened.tokenizer, opened.lines,
                                                                        opened.max_length);
                                   },

@@ -231,7 +231,7 @@ class Squad final : public TextDataset {
   bool evaluates_;
 };
 
-struct Opened {
+struct OpenedSquad {
   std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const SquadFile> file;
@@ -244,11 +244,11 @@ SampleField bytes_field(const std::string& name) {
   return {.name = name, .dtype = DType::u8, .shape = {1}, .collation = Collation::packed, .lengths = name + "_offsets"};
 }
 
-Opened open_squad(const DatasetOptions& options) {
+OpenedSquad open_squad(const DatasetOptions& options) {
   const auto own = read_options<SquadOptions>("data set squad", options.settings);
   const std::int64_t max_length = own.max_length, stride = own.stride;
   const fs::path file = split_file(own.validation, options, {"json"});
-  Opened opened{
+  OpenedSquad opened{
       max_length,
       tokenizer_of(own, options),
       options.files->get<SquadFile>(file.native(), [&] { return std::make_shared<const SquadFile>(read_squad(file)); }),
@@ -282,7 +282,7 @@ Opened open_squad(const DatasetOptions& options) {
 const RegisterDataset squad("squad",
                             {.describe = [](const DatasetOptions& options) { return open_squad(options).info; },
                              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-                               const Opened opened = open_squad(options);
+                               const OpenedSquad opened = open_squad(options);
                                return std::make_unique<Squad>(opened.info, opened.tokenizer, opened.file,
                                                               opened.windows, opened.max_length, options.split);
                              },

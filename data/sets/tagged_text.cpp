@@ -31,7 +31,7 @@ struct TaggedOptions : TextOptions {
   }
 };
 
-TaggedOptions own_options(const DatasetOptions& options) {
+TaggedOptions tagged_options(const DatasetOptions& options) {
   return read_options<TaggedOptions>("data set tagged_text", options.settings);
 }
 
@@ -138,16 +138,16 @@ class TaggedText final : public TextDataset {
   std::int64_t max_length_;
 };
 
-struct Opened {
+struct OpenedTagged {
   std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const TaggedFile> file;
   DatasetInfo info;
 };
 
-Opened open_tagged(const DatasetOptions& options) {
-  const TaggedOptions own = own_options(options);
-  Opened opened{own.max_length, tokenizer_of(own, options), file_of(own, options), {}};
+OpenedTagged open_tagged(const DatasetOptions& options) {
+  const TaggedOptions own = tagged_options(options);
+  OpenedTagged opened{own.max_length, tokenizer_of(own, options), file_of(own, options), {}};
   SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
   SampleField labels = per_token("labels", own);
   labels.below = std::ssize(opened.file->classes);
@@ -164,7 +164,7 @@ Opened open_tagged(const DatasetOptions& options) {
 const RegisterDataset tagged_text("tagged_text",
                                   {.describe = [](const DatasetOptions& options) { return open_tagged(options).info; },
                                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-                                     const Opened opened = open_tagged(options);
+                                     const OpenedTagged opened = open_tagged(options);
                                      return std::make_unique<TaggedText>(opened.info, opened.tokenizer, opened.file,
                                                                          opened.max_length);
                                    },

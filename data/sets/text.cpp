@@ -1,5 +1,6 @@
 // The data set of a user's labelled texts: TSV, CSV and JSON lines. Options that are not given are inferred from the
 // file.
+#include "core/text.h"
 #include "data/class_names.h"
 #include "data/text/labelled_text.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> extensions{"tsv", "csv", "jsonl", "json", "txt"};
+const std::vector<std::string> text_extensions{"tsv", "csv", "jsonl", "json", "txt"};
 
 struct OwnTextOptions : TextOptions {
   std::string validation, text, pair;
@@ -39,13 +40,12 @@ struct OwnTextOptions : TextOptions {
   }
 };
 
-OwnTextOptions own_options(const DatasetOptions& options) {
+OwnTextOptions text_options(const DatasetOptions& options) {
   return read_options<OwnTextOptions>("data set text", options.settings);
 }
 
 TableFormat format_of(const fs::path& file) {
-  std::string extension = file.extension().string();
-  std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string extension = lower_case(file.extension().string());
   if (extension == ".csv") return TableFormat::csv;
   if (extension == ".jsonl" || extension == ".json" || extension == ".ndjson") return TableFormat::json_lines;
   if (extension == ".tsv" || extension == ".txt") return TableFormat::tsv;
@@ -58,19 +58,6 @@ const std::vector<std::string> pair_names{"pair",  "sentence2", "question2", "hy
                                           "text2", "text_pair", "answer",    "passage"};
 const std::vector<std::string> label_names{"label", "labels", "class",  "category",
                                            "score", "target", "rating", "gold_label"};
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-/// The first column with one of the usual names; empty if there is none.
-std::string usual(const std::vector<std::string>& columns, const std::vector<std::string>& names) {
-  for (const std::string& name : names)
-    for (const std::string& column : columns)
-      if (lower(column) == name) return column;
-  return {};
-}
 
 /// A column's number from 1; 0 if it is a name.
 std::size_t number_of(const std::string& column) {
@@ -146,8 +133,8 @@ TextColumns columns_of(const OwnTextOptions& own, const fs::path& file) {
   const auto names_one = [&](const std::string& column) {
     return !column.empty() && number_of(column) == 0 && known(column);
   };
-  const bool named = names_one(columns.text) || names_one(columns.label) || !usual(names, text_names).empty() ||
-                     !usual(names, label_names).empty();
+  const bool named = names_one(columns.text) || names_one(columns.label) || !usual_column(names, text_names).empty() ||
+                     !usual_column(names, label_names).empty();
   if (columns.table.format != TableFormat::json_lines) columns.table.header = named;
   if (!columns.table.header) {
     if (columns.text.empty() || columns.label.empty()) guess_by_content(file, columns);
@@ -162,13 +149,13 @@ TextColumns columns_of(const OwnTextOptions& own, const fs::path& file) {
   name_by_number(columns.pair);
   name_by_number(columns.label);
   const auto settle = [&](std::string& column, const std::vector<std::string>& usual_names, const char* key) {
-    if (column.empty()) column = usual(names, usual_names);
+    if (column.empty()) column = usual_column(names, usual_names);
     if (column.empty())
       reject("{}: expected data.{}, the name of a column: there are {}", file.native(), key, fmt::join(names, ", "));
   };
   settle(columns.text, text_names, "text");
   settle(columns.label, label_names, "label");
-  if (columns.pair.empty() && !given) columns.pair = usual(names, pair_names);
+  if (columns.pair.empty() && !given) columns.pair = usual_column(names, pair_names);
   return columns;
 }
 
@@ -179,7 +166,7 @@ KnownLabels labels_in(const std::string& labels) {
 }
 
 std::shared_ptr<const LabelledTable> table_of(const OwnTextOptions& own, const DatasetOptions& options) {
-  const fs::path file = split_file(own.validation, options, extensions);
+  const fs::path file = split_file(own.validation, options, text_extensions);
   const auto read = [&](const KnownLabels& known, const TextColumns& columns) {
     const std::string name =
         fmt::format("{}\n{} {} {} {} {} {} {}", file.native(), columns.text, columns.pair, columns.label,
@@ -222,16 +209,16 @@ std::string describe(const LabelledTable& table) {
   return text + (classes.size() > shown ? ", ..." : "");
 }
 
-struct Opened {
+struct OpenedText {
   std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const LabelledTable> table;
   DatasetInfo info;
 };
 
-Opened open_text(const DatasetOptions& options) {
-  const OwnTextOptions own = own_options(options);
-  Opened opened{own.max_length, tokenizer_of(own, options), table_of(own, options), {}};
+OpenedText open_text(const DatasetOptions& options) {
+  const OwnTextOptions own = text_options(options);
+  OpenedText opened{own.max_length, tokenizer_of(own, options), table_of(own, options), {}};
   SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
   if (opened.table->columns.separate) {
     if (opened.table->columns.pair.empty()) reject("data.separate: expected data.pair, the column of a second text");
@@ -262,11 +249,11 @@ Recognition recognize_text(const fs::path& path, OpenedFiles&) {
 const RegisterDataset text(
     "text", {.describe = [](const DatasetOptions& options) { return open_text(options).info; },
              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
-               const Opened opened = open_text(options);
+               const OpenedText opened = open_text(options);
                return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table, opened.max_length);
              },
              .options = OwnTextOptions{},
-             .inputs = [](const DatasetOptions& options) { return text_inputs(own_options(options), options); },
+             .inputs = [](const DatasetOptions& options) { return text_inputs(text_options(options), options); },
              .recognize = recognize_text});
 
 }  // namespace

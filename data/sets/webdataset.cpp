@@ -1,4 +1,5 @@
 // WebDataset shards: tar archives in which a sample's files share their name up to the first dot (`7.jpg`, `7.cls`).
+#include "core/text.h"
 #include "data/class_names.h"
 #include "data/encoded_images.h"
 #include "data/files/file_tree.h"
@@ -41,13 +42,7 @@ struct WebDatasetOptions {
   }
 };
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(), [](unsigned char c) { return std::tolower(c); });
-  return result;
-}
-
-bool is_tar(const fs::path& path) { return lower(path.extension().native()) == ".tar"; }
+bool is_tar(const fs::path& path) { return lower_case(path.extension().native()) == ".tar"; }
 
 /// The shards of a path: a folder's shards, a single shard, or the matches of a pattern.
 std::vector<fs::path> shards_of(const fs::path& path) {
@@ -66,7 +61,7 @@ std::vector<fs::path> shards_of(const fs::path& path) {
 bool is_for_validation(const fs::path& shard) {
   static const std::set<std::string> words{"val", "valid", "validation", "eval", "test"};
   std::string word;
-  for (const char c : lower(shard.stem().native()) + "-") {
+  for (const char c : lower_case(shard.stem().native()) + "-") {
     if (std::isalpha(static_cast<unsigned char>(c)) != 0)
       word += c;
     else if (words.contains(std::exchange(word, {})))
@@ -112,7 +107,7 @@ Samples samples_in(const FileTree& tree, const std::string& key) {
     std::int64_t image = -1, label = -1, json = -1;
     const std::int64_t first = file;
     for (const std::string_view name = key_of(first); file < tree.size() && key_of(file) == name; ++file) {
-      const std::string suffix = lower(tree.path(file).substr(name.size()));
+      const std::string suffix = lower_case(tree.path(file).substr(name.size()));
       if (suffix == ".cls") label = file;
       if (suffix == ".json") json = file;
       if (image < 0 && is_image_name(suffix) && suffix.rfind('.') == 0) image = file;
@@ -233,7 +228,7 @@ std::shared_ptr<const Shards> shards_of(const DatasetOptions& options) {
   });
 }
 
-DatasetInfo info_of(const DatasetOptions& options) {
+DatasetInfo describe_shards(const DatasetOptions& options) {
   const auto shards = shards_of(options);
   const bool training = options.split == Split::train;
   const auto held = std::ssize(training ? shards->train.files : shards->validation.files);
@@ -249,14 +244,14 @@ DatasetInfo info_of(const DatasetOptions& options) {
           .description = training ? shards->description : ""};
 }
 
-std::unique_ptr<const Dataset> open(const DatasetOptions& options) {
+std::unique_ptr<const Dataset> open_shards(const DatasetOptions& options) {
   const std::shared_ptr<const Shards> shards = shards_of(options);
   const ImageSplit& split = options.split == Split::train ? shards->train : shards->validation;
-  return open_split(info_of(options), {shards, &split}, options.seed);
+  return open_split(describe_shards(options), {shards, &split}, options.seed);
 }
 
 /// Recognises archives, the first of which has a label next to an image.
-Recognition recognize(const fs::path& path, OpenedFiles&) {
+Recognition recognize_shards(const fs::path& path, OpenedFiles&) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored) && !is_tar(path)) return {};
   const std::vector<fs::path> shards = shards_of(path);
@@ -264,15 +259,17 @@ Recognition recognize(const fs::path& path, OpenedFiles&) {
   const auto tree = FileTree::of_archives({shards.front()});
   bool has_image = false, has_label = false;
   for (std::int64_t file = 0; file < tree->size() && !(has_image && has_label); ++file) {
-    const std::string name = lower(tree->path(file));
+    const std::string name = lower_case(tree->path(file));
     has_image = has_image || is_image_name(name);
     has_label = has_label || name.ends_with(".cls") || name.ends_with(".json");
   }
   return {.certainty = has_image && has_label ? 2 : 0};
 }
 
-const RegisterDataset webdataset(
-    "webdataset", {.describe = info_of, .open = open, .options = WebDatasetOptions{}, .recognize = recognize});
+const RegisterDataset webdataset("webdataset", {.describe = describe_shards,
+                                                .open = open_shards,
+                                                .options = WebDatasetOptions{},
+                                                .recognize = recognize_shards});
 
 }  // namespace
 }  // namespace lacuna

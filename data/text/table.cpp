@@ -1,6 +1,7 @@
 #include "data/text/table.h"
 
 #include "core/error.h"
+#include "core/text.h"
 #include "data/text/utf8.h"
 
 #include <fmt/ranges.h>
@@ -110,6 +111,13 @@ bool has_odd_quotes(const std::string& text) { return std::ranges::count(text, '
 std::string_view name_of(TableFormat format) {
   constexpr std::string_view names[] = {"TSV", "CSV", "JSON lines", "lines of text"};
   return names[static_cast<std::size_t>(format)];
+}
+
+std::string usual_column(const std::vector<std::string>& columns, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    for (const std::string& column : columns)
+      if (lower_case(column) == name) return column;
+  return {};
 }
 
 Table::Table(const std::filesystem::path& path, const TableOptions& options) : file_(path), options_(options) {

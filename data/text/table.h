@@ -17,6 +17,9 @@ namespace lacuna {
 enum class TableFormat : std::uint8_t { tsv, csv, json_lines, lines };
 std::string_view name_of(TableFormat format);
 
+/// The first of `columns` with one of the usual names, case aside; empty if there is none.
+std::string usual_column(const std::vector<std::string>& columns, const std::vector<std::string>& names);
+
 /// A value: a text, or a list of texts. JSON numbers and booleans are texts.
 struct Cell {
   std::string text;

@@ -9,29 +9,29 @@
 namespace lacuna {
 namespace {
 
-std::string timm_lacks(const Options& options) {
+std::string convnext_that_timm_lacks(const Options& options) {
   const auto& convnext = options.as<ConvNextOptions>();
   if (convnext.head_norm_eps == convnext.norm_eps) return {};
   return fmt::format("its head_norm_eps is {}, and its norm_eps {}", convnext.head_norm_eps.value(), convnext.norm_eps);
 }
 
-const RegisterTimmForm of_timm("convnext", {.keywords = {{"in_channels", "in_chans"},
-                                                         {"patch_size", "patch_size"},
-                                                         {"depths", "depths"},
-                                                         {"dims", "dims"},
-                                                         {"kernel_size", "kernel_sizes"},
-                                                         {"ls_init_value", "ls_init_value"},
-                                                         {"norm_eps", "norm_eps"},
-                                                         {"drop_rate", "drop_rate"},
-                                                         {"drop_path_rate", "drop_path_rate"}},
-                                            .bases = {"convnext_base"},
-                                            .of_ours = {"head_norm_eps"},
-                                            .pool = "avg",
-                                            .refusal = timm_lacks});
+const RegisterTimmForm convnext_of_timm("convnext", {.keywords = {{"in_channels", "in_chans"},
+                                                                  {"patch_size", "patch_size"},
+                                                                  {"depths", "depths"},
+                                                                  {"dims", "dims"},
+                                                                  {"kernel_size", "kernel_sizes"},
+                                                                  {"ls_init_value", "ls_init_value"},
+                                                                  {"norm_eps", "norm_eps"},
+                                                                  {"drop_rate", "drop_rate"},
+                                                                  {"drop_path_rate", "drop_path_rate"}},
+                                                     .bases = {"convnext_base"},
+                                                     .of_ours = {"head_norm_eps"},
+                                                     .pool = "avg",
+                                                     .refusal = convnext_that_timm_lacks});
 
 constexpr double inner_eps = 1e-6, last_eps = 1e-12;  // transformers'
 
-std::vector<HyperParameter> read(const ConfigReader& config) {
+std::vector<HyperParameter> read_convnext(const ConfigReader& config) {
   if (activation_of(config) != "gelu") config.refuse("hidden_act", "gelu");
   std::vector<HyperParameter> values{{"image_size", config.side("image_size", 224)},
                                      {"in_channels", config.integer("num_channels", 3)},
@@ -44,7 +44,7 @@ std::vector<HyperParameter> read(const ConfigReader& config) {
   return values;
 }
 
-std::string write(const Options& options, nlohmann::ordered_json& config) {
+std::string write_convnext(const Options& options, nlohmann::ordered_json& config) {
   const auto& convnext = options.as<ConvNextOptions>();
   if (convnext.kernel_size != 7) return fmt::format("its kernel_size is {}", convnext.kernel_size);
   if (convnext.norm_eps != inner_eps) return fmt::format("its norm_eps is {}", convnext.norm_eps);
@@ -75,8 +75,8 @@ const RegisterTransformersType convnext(
                                     {"encoder.stages.*.downsampling_layer.", "stages.*.downsample."},
                                     {"layernorm.", "head.norm."}},
                            .heads = {{"classifier.", "head.fc."}}},
-                 .read = read,
-                 .write = write});
+                 .read = read_convnext,
+                 .write = write_convnext});
 
 }  // namespace
 }  // namespace lacuna

@@ -9,7 +9,7 @@
 namespace lacuna {
 namespace {
 
-std::string timm_lacks(const Options& options) {
+std::string resnet_that_timm_lacks(const Options& options) {
   const auto& resnet = options.as<ResNetOptions>();
   constexpr std::int64_t timms_width = 64;
   if (resnet.stem == ResNetOptions::Stem::imagenet && resnet.stem_width != timms_width)
@@ -17,25 +17,25 @@ std::string timm_lacks(const Options& options) {
   return {};
 }
 
-const RegisterTimmForm of_timm("resnet", {.keywords = {{"in_channels", "in_chans"},
-                                                       {"layers", "layers"},
-                                                       {"channels", "channels"},
-                                                       {"cardinality", "cardinality"},
-                                                       {"base_width", "base_width"},
-                                                       {"stem_width", "stem_width"},
-                                                       {"avg_down", "avg_down"},
-                                                       {"zero_init_last", "zero_init_last"},
-                                                       {"drop_rate", "drop_rate"},
-                                                       {"drop_path_rate", "drop_path_rate"}},
-                                          .bases = {"resnet50", "resnet18", "resnet50d", "resnet18d"},
-                                          .own = {"resnet20", "resnet56", "resnet18_cifar"},
-                                          .of_theirs = {"drop_block_rate"},
-                                          .pool = "avg",
-                                          .refusal = timm_lacks});
+const RegisterTimmForm resnet_of_timm("resnet", {.keywords = {{"in_channels", "in_chans"},
+                                                              {"layers", "layers"},
+                                                              {"channels", "channels"},
+                                                              {"cardinality", "cardinality"},
+                                                              {"base_width", "base_width"},
+                                                              {"stem_width", "stem_width"},
+                                                              {"avg_down", "avg_down"},
+                                                              {"zero_init_last", "zero_init_last"},
+                                                              {"drop_rate", "drop_rate"},
+                                                              {"drop_path_rate", "drop_path_rate"}},
+                                                 .bases = {"resnet50", "resnet18", "resnet50d", "resnet18d"},
+                                                 .own = {"resnet20", "resnet56", "resnet18_cifar"},
+                                                 .of_theirs = {"drop_block_rate"},
+                                                 .pool = "avg",
+                                                 .refusal = resnet_that_timm_lacks});
 
 constexpr std::int64_t expansion = 4;  // of bottlenecks
 
-std::vector<HyperParameter> read(const ConfigReader& config) {
+std::vector<HyperParameter> read_resnet(const ConfigReader& config) {
   const std::string block = config.text("layer_type", "bottleneck");
   if (block != "bottleneck" && block != "basic") config.refuse("layer_type", "bottleneck or basic");
   for (const char* const flag : {"downsample_in_first_stage", "downsample_in_bottleneck"})
@@ -54,7 +54,7 @@ std::vector<HyperParameter> read(const ConfigReader& config) {
           {"stem_width", config.integer("embedding_size", 64)}};
 }
 
-std::string write(const Options& options, nlohmann::ordered_json& config) {
+std::string write_resnet(const Options& options, nlohmann::ordered_json& config) {
   const auto& resnet = options.as<ResNetOptions>();
   if (resnet.stem != ResNetOptions::Stem::imagenet) return fmt::format("its stem is {}", to_name(resnet.stem));
   if (resnet.average_shortcut) return "its avg_down is true";
@@ -88,8 +88,8 @@ const RegisterTransformersType resnet(
                         {"encoder.stages.*.layers.*.shortcut.convolution.", "layer*.*.downsample.0.", 0, 1, 1},
                         {"encoder.stages.*.layers.*.shortcut.normalization.", "layer*.*.downsample.1.", 0, 1, 1}},
                .heads = {{"classifier.1.", "fc."}}},
-     .read = read,
-     .write = write});
+     .read = read_resnet,
+     .write = write_resnet});
 
 }  // namespace
 }  // namespace lacuna

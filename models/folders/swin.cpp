@@ -9,7 +9,7 @@
 namespace lacuna {
 namespace {
 
-std::vector<TimmForm::Keyword> keywords(std::initializer_list<TimmForm::Keyword> more) {
+std::vector<TimmForm::Keyword> swin_keywords(std::initializer_list<TimmForm::Keyword> more) {
   std::vector<TimmForm::Keyword> all{{"image_size", "img_size"},
                                      {"patch_size", "patch_size"},
                                      {"in_channels", "in_chans"},
@@ -26,21 +26,21 @@ std::vector<TimmForm::Keyword> keywords(std::initializer_list<TimmForm::Keyword>
   return all;
 }
 
-const std::vector<std::string_view> without_effect{"weight_init", "strict_img_size", "dynamic_img_size"};
+const std::vector<std::string_view> swin_without_effect{"weight_init", "strict_img_size", "dynamic_img_size"};
 
-const RegisterTimmForm swin_of_timm("swin", {.keywords = keywords({}),
+const RegisterTimmForm swin_of_timm("swin", {.keywords = swin_keywords({}),
                                              .bases = {"swin_base_patch4_window7_224"},
-                                             .of_theirs = without_effect,
+                                             .of_theirs = swin_without_effect,
                                              .pool = "avg"});
-const RegisterTimmForm swin_v2_of_timm("swin_v2",
-                                       {.keywords = keywords({{"pretrained_window_sizes", "pretrained_window_sizes"}}),
-                                        .bases = {"swinv2_base_window8_256"},
-                                        .of_theirs = without_effect,
-                                        .pool = "avg"});
+const RegisterTimmForm swin_v2_of_timm("swin_v2", {.keywords = swin_keywords({{"pretrained_window_sizes",
+                                                                               "pretrained_window_sizes"}}),
+                                                   .bases = {"swinv2_base_window8_256"},
+                                                   .of_theirs = swin_without_effect,
+                                                   .pool = "avg"});
 
 /// The names of the encoder, behind `swin.` or `swinv2.`. Merging stands at the end of a stage there, at the start of
 /// the next one here.
-std::vector<TensorNameRule> encoder_names(std::initializer_list<TensorNameRule> more) {
+std::vector<TensorNameRule> swin_encoder_names(std::initializer_list<TensorNameRule> more) {
   std::vector<TensorNameRule> rules{
       {"embeddings.patch_embeddings.projection.", "patch_embed.proj."},
       {"embeddings.norm.", "patch_embed.norm."},
@@ -55,7 +55,7 @@ std::vector<TensorNameRule> encoder_names(std::initializer_list<TensorNameRule> 
   return rules;
 }
 
-std::vector<HyperParameter> read(const ConfigReader& config) {
+std::vector<HyperParameter> read_swin(const ConfigReader& config) {
   if (config.flag("use_absolute_embeddings", false)) config.refuse("use_absolute_embeddings", "false");
   if (activation_of(config) != "gelu") config.refuse("hidden_act", "gelu");
   if (config.real("layer_norm_eps", 1e-5) != 1e-5) config.refuse("layer_norm_eps", "1e-5");
@@ -93,7 +93,7 @@ std::vector<std::string> notes(const Options& options) {
                   stage)};
 }
 
-std::string write(const SwinOptions& swin, nlohmann::ordered_json& config) {
+std::string write_swin(const SwinOptions& swin, nlohmann::ordered_json& config) {
   if (swin.window.first != swin.window.second) return "its window is no square";
   if (swin.image_size.height != swin.image_size.width) return "its images are no squares";
   if (const std::int64_t stage = padded_stage(swin); stage >= 0)
@@ -120,7 +120,7 @@ const RegisterTransformersType swin(
     "swin", {.family = "swin",
              .architecture = "SwinForImageClassification",
              .names = {.base = "swin.",
-                       .body = encoder_names(
+                       .body = swin_encoder_names(
                            {{"encoder.layers.*.blocks.*.attention.self.query.", "layers.*.blocks.*.attn.qkv.", 0, 3},
                             {"encoder.layers.*.blocks.*.attention.self.key.", "layers.*.blocks.*.attn.qkv.", 1, 3},
                             {"encoder.layers.*.blocks.*.attention.self.value.", "layers.*.blocks.*.attn.qkv.", 2, 3},
@@ -137,9 +137,9 @@ const RegisterTransformersType swin(
                             {"encoder.layers.*.blocks.*.mlp.fc2.", "layers.*.blocks.*.mlp.fc2."}}),
                        .heads = {{"classifier.", "head.fc."}},
                        .ignored = {"encoder.layers.*.blocks.*.attention.self.relative_position_index"}},
-             .read = read,
+             .read = read_swin,
              .write = [](const Options& options,
-                         nlohmann::ordered_json& config) { return write(options.as<SwinOptions>(), config); },
+                         nlohmann::ordered_json& config) { return write_swin(options.as<SwinOptions>(), config); },
              .notes = notes<SwinOptions>});
 
 const RegisterTransformersType swin_v2(
@@ -148,7 +148,7 @@ const RegisterTransformersType swin_v2(
      .architecture = "Swinv2ForImageClassification",
      .names =
          {.base = "swinv2.",
-          .body = encoder_names(
+          .body = swin_encoder_names(
               {{"encoder.layers.*.blocks.*.attention.self.query.weight", "layers.*.blocks.*.attn.qkv.weight", 0, 3},
                {"encoder.layers.*.blocks.*.attention.self.key.weight", "layers.*.blocks.*.attn.qkv.weight", 1, 3},
                {"encoder.layers.*.blocks.*.attention.self.value.weight", "layers.*.blocks.*.attn.qkv.weight", 2, 3},
@@ -162,7 +162,7 @@ const RegisterTransformersType swin_v2(
                       "encoder.layers.*.blocks.*.attention.self.relative_coords_table"}},
      .read =
          [](const ConfigReader& config) {
-           std::vector<HyperParameter> values = read(config);
+           std::vector<HyperParameter> values = read_swin(config);
            std::vector<std::int64_t> windows = config.integers("pretrained_window_sizes", {});
            const std::size_t stages = config.integers("depths", {2, 2, 6, 2}).size();
            if (windows.size() > stages) windows.resize(stages);  // the default is for four
@@ -172,7 +172,7 @@ const RegisterTransformersType swin_v2(
      .write =
          [](const Options& options, nlohmann::ordered_json& config) {
            const auto& own = options.as<SwinV2Options>();
-           std::string refusal = write(own, config);
+           std::string refusal = write_swin(own, config);
            config["pretrained_window_sizes"] = own.pretrained_windows;
            return refusal;
          },

@@ -4,7 +4,8 @@
 namespace lacuna {
 namespace {
 
-const RegisterTimmForm of_timm("vgg", {.keywords = {{"in_channels", "in_chans"}, {"drop_rate", "drop_rate"}}, .pool = "avg"});
+const RegisterTimmForm vgg_of_timm("vgg", {.keywords = {{"in_channels", "in_chans"}, {"drop_rate", "drop_rate"}},
+                                           .pool = "avg"});
 
 }  // namespace
 }  // namespace lacuna

@@ -9,7 +9,7 @@
 namespace lacuna {
 namespace {
 
-std::vector<TimmForm::Keyword> keywords(std::initializer_list<TimmForm::Keyword> more) {
+std::vector<TimmForm::Keyword> vit_keywords(std::initializer_list<TimmForm::Keyword> more) {
   std::vector<TimmForm::Keyword> all{{"image_size", "img_size"},
                                      {"patch_size", "patch_size"},
                                      {"in_channels", "in_chans"},
@@ -29,32 +29,32 @@ std::vector<TimmForm::Keyword> keywords(std::initializer_list<TimmForm::Keyword>
   return all;
 }
 
-const std::vector<std::string_view> without_effect{"weight_init", "fix_init", "dynamic_img_size", "dynamic_img_pad",
-                                                   "strict_img_size"};
+const std::vector<std::string_view> vit_without_effect{"weight_init", "fix_init", "dynamic_img_size", "dynamic_img_pad",
+                                                       "strict_img_size"};
 
-const RegisterTimmForm vit_of_timm("vit", {.keywords = keywords({{"class_token", "class_token"},
-                                                                 {"global_pool", "global_pool"},
-                                                                 {"reg_tokens", "reg_tokens"},
-                                                                 {"no_embed_class", "no_embed_class"},
-                                                                 {"pre_norm", "pre_norm"}}),
+const RegisterTimmForm vit_of_timm("vit", {.keywords = vit_keywords({{"class_token", "class_token"},
+                                                                     {"global_pool", "global_pool"},
+                                                                     {"reg_tokens", "reg_tokens"},
+                                                                     {"no_embed_class", "no_embed_class"},
+                                                                     {"pre_norm", "pre_norm"}}),
                                            .bases = {"vit_base_patch16_224", "vit_base_patch16_clip_224",
                                                      "vit_giant_patch14_dinov2"},
                                            .own = {"vit_cifar"},
                                            .of_ours = {"attention"},
-                                           .of_theirs = without_effect,
+                                           .of_theirs = vit_without_effect,
                                            .refusal = [](const Options& options) {
                                              const bool both =
                                                  options.as<VitOptions>().pool == VitOptions::Pool::token_mean;
                                              return std::string(both ? "its global_pool is token_avg" : "");
                                            }});
-const RegisterTimmForm deit_of_timm("deit_distilled", {.keywords = keywords({}),
+const RegisterTimmForm deit_of_timm("deit_distilled", {.keywords = vit_keywords({}),
                                                        .bases = {"deit_base_distilled_patch16_224"},
                                                        .of_ours = {"attention"},
-                                                       .of_theirs = without_effect,
+                                                       .of_theirs = vit_without_effect,
                                                        .pool = "token"});
 
 /// The names of the encoder, behind `vit.` or `deit.`.
-std::vector<TensorNameRule> encoder_names(std::initializer_list<TensorNameRule> more = {}) {
+std::vector<TensorNameRule> vit_encoder_names(std::initializer_list<TensorNameRule> more = {}) {
   std::vector<TensorNameRule> rules{{"embeddings.cls_token", "cls_token"},
                                     {"embeddings.position_embeddings", "pos_embed"},
                                     {"embeddings.patch_embeddings.projection.", "patch_embed.proj."},
@@ -80,7 +80,7 @@ std::vector<TensorNameRule> encoder_names(std::initializer_list<TensorNameRule> 
   return rules;
 }
 
-std::vector<HyperParameter> read(const ConfigReader& config) {
+std::vector<HyperParameter> read_vit(const ConfigReader& config) {
   const std::int64_t width = config.integer("hidden_size", 768);
   const std::int64_t hidden = config.integer("intermediate_size", 3072);
   if (width < 1) config.refuse("hidden_size", "1 or more");
@@ -102,7 +102,7 @@ std::vector<HyperParameter> read(const ConfigReader& config) {
 }
 
 template <class V>
-std::string write(const Options& options, nlohmann::ordered_json& config) {
+std::string write_vit(const Options& options, nlohmann::ordered_json& config) {
   const VitOptions& vit = options.as<V>();
   if (vit.image_size.height != vit.image_size.width) return "its images are no squares";
   if (vit.pre_norm) return "its pre_norm is true";
@@ -129,20 +129,20 @@ std::string write(const Options& options, nlohmann::ordered_json& config) {
 const RegisterTransformersType vit("vit", {.family = "vit",
                                            .architecture = "ViTForImageClassification",
                                            .names = {.base = "vit.",
-                                                     .body = encoder_names(),
+                                                     .body = vit_encoder_names(),
                                                      .heads = {{"classifier.", "head."}},
                                                      .ignored = {"pooler.dense."}},
-                                           .read = read,
-                                           .write = write<VitOptions>});
+                                           .read = read_vit,
+                                           .write = write_vit<VitOptions>});
 const RegisterTransformersType deit(
     "deit", {.family = "deit_distilled",
              .architecture = "DeiTForImageClassificationWithTeacher",
              .names = {.base = "deit.",
-                       .body = encoder_names({{"embeddings.distillation_token", "dist_token"}}),
+                       .body = vit_encoder_names({{"embeddings.distillation_token", "dist_token"}}),
                        .heads = {{"cls_classifier.", "head."}, {"distillation_classifier.", "head_dist."}},
                        .ignored = {"pooler.dense."}},
-             .read = read,
-             .write = write<DistilledVitOptions>});
+             .read = read_vit,
+             .write = write_vit<DistilledVitOptions>});
 
 }  // namespace
 }  // namespace lacuna

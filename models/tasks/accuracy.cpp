@@ -4,16 +4,12 @@
 #include "ops/losses/top_k.h"
 
 namespace lacuna {
-namespace {
-
-double fraction(std::span<const double> sums) { return sums[0] / sums[1]; }
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<Metric> accuracy_metrics(const Model& model) {
-  std::vector<Metric> metrics{{.name = "accuracy", .sums = 2, .value = fraction}};
+  std::vector<Metric> metrics{{.name = "accuracy", .sums = 2, .value = ratio_of_sums}};
   constexpr std::int64_t least = 10;  // classes: of fewer, most predictions are among the first five
-  if (model.num_classes() >= least) metrics.push_back({.name = "top5_accuracy", .sums = 2, .value = fraction});
+  if (model.num_classes() >= least) metrics.push_back({.name = "top5_accuracy", .sums = 2, .value = ratio_of_sums});
   return metrics;
 }
 

@@ -130,13 +130,14 @@ class MaskedLm final : public Task {
   double probability_, label_smoothing_;
 };
 
-const RegisterTask task("masked_lm", {.options = MaskedLmOptions{},
-                                      .make =
-                                          [](const Options& options, const Model& model) {
-                                            return std::make_unique<MaskedLm>(options.as<MaskedLmOptions>(), model);
-                                          },
-                                      .head = "masked_lm",
-                                      .problem = "masked_lm"});
+const RegisterTask masked_lm("masked_lm", {.options = MaskedLmOptions{},
+                                           .make =
+                                               [](const Options& options, const Model& model) {
+                                                 return std::make_unique<MaskedLm>(options.as<MaskedLmOptions>(),
+                                                                                   model);
+                                               },
+                                           .head = "masked_lm",
+                                           .problem = "masked_lm"});
 
 }  // namespace
 }  // namespace lacuna

@@ -15,8 +15,6 @@ namespace {
 
 using Numbers = std::span<const double>;
 
-double fraction(Numbers sums) { return sums[0] / sums[1]; }
-
 /// Rows are labels, columns predictions: [C, C], one row after another.
 struct Confusion {
   Numbers counts;
@@ -130,7 +128,7 @@ std::vector<std::string> metric_names(std::string_view text, std::string_view ab
 }
 
 Metric class_metric(const std::string& name, std::int64_t classes) {
-  if (name == "accuracy" || name == "top5_accuracy") return {.name = name, .sums = 2, .value = fraction};
+  if (name == "accuracy" || name == "top5_accuracy") return {.name = name, .sums = 2, .value = ratio_of_sums};
   if (name != "f1" && name != "macro_f1" && name != "matthews")
     reject("task.metrics: expected some of accuracy, top5_accuracy, f1, macro_f1 and matthews, got {}", name);
   if (classes > most_classes || (name == "f1" && classes != 2))
@@ -174,7 +172,7 @@ Tensor class_sums(const Metric& metric, const Tensor& logits, const Tensor& labe
 }
 
 Metric number_metric(const std::string& name) {
-  if (name == "mse") return {.name = name, .higher_is_better = false, .sums = 2, .value = fraction};
+  if (name == "mse") return {.name = name, .higher_is_better = false, .sums = 2, .value = ratio_of_sums};
   if (name == "pearson") return {.name = name, .value = pearson, .keeps = true};
   if (name == "spearman") return {.name = name, .value = spearman, .keeps = true};
   reject("task.metrics: expected some of mse, pearson and spearman, got {}", name);

@@ -12,12 +12,11 @@ double micro_f1(std::span<const double> sums) {
   const double all = 2 * sums[0] + sums[1] + sums[2];
   return all > 0 ? 2 * sums[0] / all : 0;
 }
-double fraction(std::span<const double> sums) { return sums[0] / sums[1]; }
-
 class MultiLabel final : public Task {
  public:
   explicit MultiLabel(const Model& model)
-      : Task({{.name = "f1", .sums = 3, .value = micro_f1}, {.name = "exact_match", .sums = 2, .value = fraction}}),
+      : Task(
+            {{.name = "f1", .sums = 3, .value = micro_f1}, {.name = "exact_match", .sums = 2, .value = ratio_of_sums}}),
         classes_(model.num_classes()) {
     if (classes_ < 1) reject("task multi_label: expected a model with classes, got num_classes {}", classes_);
   }
@@ -72,11 +71,12 @@ class MultiLabel final : public Task {
   std::int64_t classes_;
 };
 
-const RegisterTask task("multi_label",
-                        {.options = {},
-                         .make = [](const Options&, const Model& model) { return std::make_unique<MultiLabel>(model); },
-                         .head = "classification",
-                         .problem = "multi_label_classification"});
+const RegisterTask multi_label("multi_label",
+                               {.options = {},
+                                .make = [](const Options&,
+                                           const Model& model) { return std::make_unique<MultiLabel>(model); },
+                                .head = "classification",
+                                .problem = "multi_label_classification"});
 
 }  // namespace
 }  // namespace lacuna

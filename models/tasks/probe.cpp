@@ -1,6 +1,6 @@
 // Linear probing: many heads on the cached features of a frozen model, each with its learning rate.
-#include "data/dataset.h"
 #include "models/probe.h"
+#include "data/dataset.h"
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
 #include "nn/functional.h"
@@ -16,11 +16,9 @@ double best_fraction(std::span<const double> sums) {
   return *std::ranges::max_element(sums.first(sums.size() - 1)) / sums.back();
 }
 
-double fraction(std::span<const double> sums) { return sums[0] / sums[1]; }
-
 std::vector<Metric> metrics_of(const std::vector<double>& rates) {
   std::vector<Metric> metrics{{.name = "accuracy", .sums = std::ssize(rates) + 1, .value = best_fraction}};
-  for (const double rate : rates) metrics.push_back({.name = probe_metric(rate), .sums = 2, .value = fraction});
+  for (const double rate : rates) metrics.push_back({.name = probe_metric(rate), .sums = 2, .value = ratio_of_sums});
   return metrics;
 }
 

@@ -225,14 +225,14 @@ class QuestionAnswering final : public Task {
   std::int64_t positions_, longest_;
 };
 
-const RegisterTask task("question_answering", {.options = AnswerOptions{},
-                                               .make =
-                                                   [](const Options& options, const Model& model) {
-                                                     return std::make_unique<QuestionAnswering>(
-                                                         options.as<AnswerOptions>(), model);
-                                                   },
-                                               .head = "span",
-                                               .problem = "span"});
+const RegisterTask question_answering("question_answering", {.options = AnswerOptions{},
+                                                             .make =
+                                                                 [](const Options& options, const Model& model) {
+                                                                   return std::make_unique<QuestionAnswering>(
+                                                                       options.as<AnswerOptions>(), model);
+                                                                 },
+                                                             .head = "span",
+                                                             .problem = "span"});
 
 }  // namespace
 }  // namespace lacuna

@@ -14,8 +14,6 @@
 namespace lacuna {
 namespace {
 
-double fraction(std::span<const double> sums) { return sums[0] / sums[1]; }
-
 /// The second text of each sample, `pair_<name>` with its own offsets, behind the first ones in one batch of 2 N
 /// sequences. Packed only.
 Inputs joined(Inputs batch, const SampleFields& fields) {
@@ -74,7 +72,8 @@ std::vector<Prediction> embedding_predictions(Model& model, Inputs batch) {
 class SentenceSimilarity final : public Task {
  public:
   explicit SentenceSimilarity(const Model& model)
-      : Task({{.name = "mse", .higher_is_better = false, .sums = 2, .value = fraction}}), inputs_(model.inputs()) {}
+      : Task({{.name = "mse", .higher_is_better = false, .sums = 2, .value = ratio_of_sums}}),
+        inputs_(model.inputs()) {}
 
   SampleFields targets() const override {
     SampleFields fields = pair_fields(inputs_);
@@ -115,7 +114,9 @@ struct ContrastiveOptions {
 class Contrastive final : public Task {
  public:
   Contrastive(const ContrastiveOptions& options, const Model& model)
-      : Task({{.name = "accuracy", .sums = 2, .value = fraction}}), inputs_(model.inputs()), scale_(options.scale) {}
+      : Task({{.name = "accuracy", .sums = 2, .value = ratio_of_sums}}),
+        inputs_(model.inputs()),
+        scale_(options.scale) {}
 
   SampleFields targets() const override { return pair_fields(inputs_); }
 

@@ -82,14 +82,14 @@ class TokenClassification final : public Task {
   double label_smoothing_;
 };
 
-const RegisterTask task("token_classification", {.options = TokenOptions{},
-                                                 .make =
-                                                     [](const Options& options, const Model& model) {
-                                                       return std::make_unique<TokenClassification>(
-                                                           options.as<TokenOptions>(), model);
-                                                     },
-                                                 .head = "tokens",
-                                                 .problem = "tokens"});
+const RegisterTask token_classification("token_classification", {.options = TokenOptions{},
+                                                                 .make =
+                                                                     [](const Options& options, const Model& model) {
+                                                                       return std::make_unique<TokenClassification>(
+                                                                           options.as<TokenOptions>(), model);
+                                                                     },
+                                                                 .head = "tokens",
+                                                                 .problem = "tokens"});
 
 }  // namespace
 }  // namespace lacuna

@@ -6,10 +6,16 @@ namespace lacuna::apps {
 
 TEST_CASE("results: a label leaves out what is empty, and gives a key to what does not show its meaning") {
   std::vector<Result> results(2);
-  results[0].settings = {{"optimizer.groups", "[]"}, {"memory.policy", "adaptive"}, {"memory.budget", ""},
-                         {"memory.bits", 2.5},       {"train.batch_size", 8}};
-  results[1].settings = {{"optimizer.groups", "[{lr: 1}]"}, {"memory.policy", "auto"}, {"memory.budget", "6GiB"},
-                         {"memory.codes", nullptr},         {"train.batch_size", 8}};
+  results[0].settings = {{"optimizer.groups", "[]"},
+                         {"memory.policy", "adaptive"},
+                         {"memory.budget", ""},
+                         {"memory.bits", 2.5},
+                         {"train.batch_size", 8}};
+  results[1].settings = {{"optimizer.groups", "[{lr: 1}]"},
+                         {"memory.policy", "auto"},
+                         {"memory.budget", "6GiB"},
+                         {"memory.codes", nullptr},
+                         {"train.batch_size", 8}};
   set_labels(results);
   CHECK(results[0].label == "adaptive · bits 2.5");
   CHECK(results[1].label == "groups [{lr: 1}] · auto · budget 6GiB");
@@ -17,11 +23,12 @@ TEST_CASE("results: a label leaves out what is empty, and gives a key to what do
   CHECK(phrase_of("train.batch_size", 8) == "batch size 8");
 }
 
-TEST_CASE("results: of many settings a label has those that tell results apart, the memory policy first, long ones last") {
+TEST_CASE(
+    "results: of many settings a label has those that tell results apart, the memory policy first, long ones last") {
   std::vector<Result> results(3);
   const auto settings = [](int depth, double lr, const char* freeze, const char* policy) {
-    return Fields{{"model.depth", depth}, {"model.num_heads", depth}, {"train.batch_size", depth},
-                  {"optimizer.lr", lr},   {"freeze.train", freeze},   {"memory.policy", policy}};
+    return NamedCells{{"model.depth", depth}, {"model.num_heads", depth}, {"train.batch_size", depth},
+                      {"optimizer.lr", lr},   {"freeze.train", freeze},   {"memory.policy", policy}};
   };
   const char* const patterns = "[\"blocks.1*\", \"blocks.2*\", \"head*\"]";
   results[0].settings = settings(4, 0.1, patterns, "exact");
@@ -66,8 +73,7 @@ TEST_CASE("results: runs that were judged by different metrics have a column eac
                           {"best", {{"metric", metrics[i]}, {"value", values[i]}, {"higher_is_better", i != 1}}}};
   }
   const Table table = table_of(results, "");
-  CHECK(table.rows.at(0) ==
-        std::vector<std::string>{"optimizer.lr", "best val accuracy", "best val loss", "val loss"});
+  CHECK(table.rows.at(0) == std::vector<std::string>{"optimizer.lr", "best val accuracy", "best val loss", "val loss"});
   CHECK(table.rows.at(1) == std::vector<std::string>{"0", "50.00 %", "", "1.0000"});
   CHECK(table.rows.at(2) == std::vector<std::string>{"1", "", "0.2500", "1.0000"});
   CHECK(!table.best);

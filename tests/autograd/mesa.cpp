@@ -2,6 +2,7 @@
 #include "autograd/holders/holder.h"
 #include "core/random.h"
 #include "tests/ops/quantized_values.h"
+#include "tests/refusal.h"
 
 #include <doctest/doctest.h>
 
@@ -17,8 +18,7 @@ namespace {
 /// A tensor of one shape in several steps, held by `mesa` with given settings.
 class MesaTensor {
  public:
-  MesaTensor(const Shape& shape, Groups groups, const OptionValues& settings)
-      : policy_(make_policy("mesa", settings)) {
+  MesaTensor(const Shape& shape, Groups groups, const OptionValues& settings) : policy_(make_policy("mesa", settings)) {
     info_.op = Label("linear");
     info_.path = Label("block");
     info_.shape = shape;
@@ -179,16 +179,16 @@ TEST_CASE("mesa: decay says how much of an estimate stays") {
 
 TEST_CASE("mesa: words that are no choice, and choices that exclude each other, are refused") {
   for (const OptionValues& wrong : std::vector<OptionValues>{{{"ranges", "batch"}},
-                                                               {{"groups", "channel"}},
-                                                               {{"rounding", "up"}},
-                                                               {{"rounding", ""}},
-                                                               {{"ranges", "sample"}, {"symmetric", true}}}) {
+                                                             {{"groups", "channel"}},
+                                                             {{"rounding", "up"}},
+                                                             {{"rounding", ""}},
+                                                             {{"ranges", "sample"}, {"symmetric", true}}}) {
     try {
       make_policy("mesa", wrong);
       FAIL("taken");
     } catch (const Error& error) {
       CHECK(error.fault() == Fault::input);
-      CHECK(std::string(error.what()).find(wrong.begin()->first) != std::string::npos);
+      test::check_says(std::string(error.what()), wrong.begin()->first);
     }
   }
 }

@@ -2,6 +2,8 @@
 
 #include "core/error.h"
 
+#include "tests/refusal.h"
+
 #include <doctest/doctest.h>
 
 #include <string>
@@ -50,8 +52,8 @@ TEST_CASE("a kernel that is registered for meta too runs there") {
 TEST_CASE("a device without the kernel is an error that names both") {
   int y = 7;
   const std::string message = message_of([&] { nowhere(Device::cpu, y); });
-  CHECK(message.find("nowhere") != std::string::npos);
-  CHECK(message.find(name_of(Device::cpu)) != std::string::npos);
+  test::check_says(message, "nowhere");
+  test::check_says(message, name_of(Device::cpu));
   CHECK(y == 7);
 }
 

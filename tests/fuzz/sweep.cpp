@@ -12,8 +12,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   using namespace lacuna;
   using namespace lacuna::apps;
-  static const test::TemporaryFolder folder;
-  test::write_file(folder / "c.yaml", "model: {name: resnet20}\n");  // what sweeps are to name
+  static const test::TemporaryFolder folder("model: {name: resnet20}\n");  // what sweeps are to name
   test::write_file(folder / "input", std::string_view(reinterpret_cast<const char*>(bytes), size));
   try {
     const Sweep sweep = read_sweep(folder / "input");

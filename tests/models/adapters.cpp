@@ -5,6 +5,7 @@
 #include "models/io/adapter_folder.h"
 #include "models/io/weights.h"
 #include "tests/models/tiny_models.h"
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -136,15 +137,14 @@ TEST_CASE("named sets: an unknown one, and one of nothing, is refused") {
   const auto error = [&](const std::string& set) {
     return error_of([&] { freeze(*model, {.train = {set}, .freeze = {}}, model->heads()); });
   };
-  CHECK(error("@neck").find("@head, @norms, @bias and @lastN") != std::string::npos);
-  CHECK(error("@last").find("unknown set") != std::string::npos);
-  CHECK(error("@last0").find("unknown set") != std::string::npos);
-  CHECK(error("@last4").find("3 blocks") != std::string::npos);
+  test::check_says(error("@neck"), "@head, @norms, @bias and @lastN");
+  test::check_says(error("@last"), "unknown set");
+  test::check_says(error("@last0"), "unknown set");
+  test::check_says(error("@last4"), "3 blocks");
   CHECK(trained(*model).size() == model->parameters().size());
   const std::unique_ptr<Model> stack = make({"conv_stack", {{"image_size", whole(8)}}});
-  CHECK(error_of([&] {
-          freeze(*stack, {.train = {"@norms"}, .freeze = {}}, stack->heads());
-        }).find("no parameters in the set @norms") != std::string::npos);
+  test::check_says(error_of([&] { freeze(*stack, {.train = {"@norms"}, .freeze = {}}, stack->heads()); }),
+                   "no parameters in the set @norms");
 }
 
 TEST_CASE("adapters: a new one leaves the results as they are, and a merged one gives the same") {
@@ -187,21 +187,22 @@ TEST_CASE("adapters: what is trained is the adapter and the head, or what is nam
   CHECK(trained(*fa).contains("blocks.2.mlp.fc1.lora_B.weight"));
   CHECK(trained(*fa).contains("blocks.2.mlp.fc1.weight"));
   CHECK_FALSE(trained(*fa).contains("head.weight"));
-  CHECK(error_of([] {
-          adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {"qvk"}});
-        }).find("did you mean") != std::string::npos);
-  CHECK(error_of([] { adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {"head"}}); }).find("the head") !=
-        std::string::npos);
-  CHECK(error_of([] {
-          adapted(tiny_vgg(), {.kind = "lora", .settings = {}, .targets = all_linear});
-        }).find("no linear layer") != std::string::npos);
-  CHECK(error_of([] {
-          adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = all_linear}, {.train = {}, .freeze = {"*"}});
-        }).find("freeze.train") != std::string::npos);
-  CHECK(error_of([] {
-          adapted(tiny_vit(), {.kind = "lora_fa", .settings = {}, .targets = all_linear},
-                  {.train = {"@head", "*lora_A*"}, .freeze = {}});
-        }).find("*lora_A*") != std::string::npos);
+  test::check_says(error_of([] { adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {"qvk"}}); }),
+                   "did you mean");
+  test::check_says(error_of([] { adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {"head"}}); }),
+                   "the head");
+  test::check_says(error_of([] { adapted(tiny_vgg(), {.kind = "lora", .settings = {}, .targets = all_linear}); }),
+                   "no linear layer");
+  test::check_says(error_of([] {
+                     adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = all_linear},
+                             {.train = {}, .freeze = {"*"}});
+                   }),
+                   "freeze.train");
+  test::check_says(error_of([] {
+                     adapted(tiny_vit(), {.kind = "lora_fa", .settings = {}, .targets = all_linear},
+                             {.train = {"@head", "*lora_A*"}, .freeze = {}});
+                   }),
+                   "*lora_A*");
 }
 
 TEST_CASE("adapters: what a pattern names of an adapter and is not trained is said") {
@@ -234,11 +235,11 @@ TEST_CASE("adapters: of a convolution in groups the rank must be a multiple, and
   const auto with_rank = [&](double rank) {
     return adapted(groups, {.kind = "lora", .settings = {{"rank", rank}}, .targets = {"conv2"}});
   };
-  CHECK(error_of([&] { with_rank(3); }).find("2 groups of layer1.0.conv2") != std::string::npos);
+  test::check_says(error_of([&] { with_rank(3); }), "2 groups of layer1.0.conv2");
   const std::unique_ptr<Model> model = with_rank(4);
   fill_adapters(*model);
   CHECK(logits(*model) != logits(*make(groups)));
-  CHECK(error_of([&] { merged_state(*model); }).find("layer1.0.conv2") != std::string::npos);
+  test::check_says(error_of([&] { merged_state(*model); }), "layer1.0.conv2");
 }
 
 TEST_CASE("adapters: an exact target is a path, no pattern and no end of one") {
@@ -249,7 +250,7 @@ TEST_CASE("adapters: an exact target is a path, no pattern and no end of one") {
   CHECK(layers("qkv", false) == 3);
   CHECK(layers("blocks.1.attn.qkv", true) == 1);
   for (const std::string target : {"qkv", "blocks.*.attn.qkv"})
-    CHECK(error_of([&] { layers(target, true); }).find(target) != std::string::npos);
+    test::check_says(error_of([&] { layers(target, true); }), target);
 }
 
 TEST_CASE("adapters: gradients under a lossless policy are those of keeping everything, and dropout saves nothing") {
@@ -391,18 +392,17 @@ TEST_CASE("adapter folders: written and read, the values are the same, and only 
   SUBCASE("for other classes the head stays, where that is allowed") {
     const std::unique_ptr<Model> wider = make(tiny_vit({{"num_classes", whole(7)}}));
     add_adapters(*wider, read.options(*wider));
-    CHECK(error_of([&] { read.load(*wider); }).find("head.weight: expected [7, 24]") != std::string::npos);
+    test::check_says(error_of([&] { read.load(*wider); }), "head.weight: expected [7, 24]");
     const LoadedAdapter loaded = read.load(*wider, true);
     CHECK(loaded.new_head);
     CHECK(loaded.file_classes == 5);
   }
   SUBCASE("one of another model is refused") {
     const std::unique_ptr<Model> swin = make(tiny_swin("swin"));
-    CHECK(error_of([&] { read.options(*swin); }).find("no tensor belongs to") != std::string::npos);
+    test::check_says(error_of([&] { read.options(*swin); }), "no tensor belongs to");
     const std::unique_ptr<Model> deeper = make(tiny_vit({{"depth", whole(4)}}));
     add_adapters(*deeper, {.kind = "lora", .settings = {{"rank", 3.0}}, .targets = {"qkv", "fc2"}});
-    CHECK(error_of([&] { read.load(*deeper); }).find("missing in the file: blocks.3.attn.qkv.lora_A.weight") !=
-          std::string::npos);
+    test::check_says(error_of([&] { read.load(*deeper); }), "missing in the file: blocks.3.attn.qkv.lora_A.weight");
   }
   SUBCASE("what is not computed is refused") {
     std::string text = read_file(folder / "adapter_config.json");
@@ -410,11 +410,11 @@ TEST_CASE("adapter folders: written and read, the values are the same, and only 
       write_file(folder / "adapter_config.json", "{" + more + "," + text.substr(1));
       return error_of([&] { AdapterFolder(folder.path()); });
     };
-    CHECK(with("\"use_dora\": true").find("use_dora") != std::string::npos);
-    CHECK(with("\"alora_invocation_tokens\": [1, 2]").find("alora_invocation_tokens") != std::string::npos);
-    CHECK(with("\"init_lora_weights\": \"pissa_niter_4\"").find("pissa_niter_4") != std::string::npos);
-    CHECK(with("\"alpha_pattern\": {\"qkv\": 3}").find("alpha_pattern") != std::string::npos);
+    test::check_says(with("\"use_dora\": true"), "use_dora");
+    test::check_says(with("\"alora_invocation_tokens\": [1, 2]"), "alora_invocation_tokens");
+    test::check_says(with("\"init_lora_weights\": \"pissa_niter_4\""), "pissa_niter_4");
+    test::check_says(with("\"alpha_pattern\": {\"qkv\": 3}"), "alpha_pattern");
     write_file(folder / "adapter_config.json", "{\"peft_type\": \"IA3\"}");
-    CHECK(error_of([&] { AdapterFolder(folder.path()); }).find("got IA3") != std::string::npos);
+    test::check_says(error_of([&] { AdapterFolder(folder.path()); }), "got IA3");
   }
 }

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "nn/init.h"
 #include "tests/models/tiny_models.h"
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -234,8 +235,7 @@ TEST_CASE("folders: ours come back with the same logits, in both conventions") {
       CHECK(back.labels == one.description.labels);
       CHECK(back.images.mean == one.description.images.mean);
       CHECK(back.images.crop_pct == doctest::Approx(0.875).epsilon(0.01));
-      CHECK(refusal([&] { write_model_folder(out, *model, one.description, library); }).find("exists") !=
-            std::string::npos);
+      test::check_says(refusal([&] { write_model_folder(out, *model, one.description, library); }), "exists");
     }
   }
 }
@@ -315,19 +315,18 @@ TEST_CASE("folders: a part that is missing and a config.json that says too littl
     if (entry.name.find("0.attention.attention.key.weight") == std::string::npos)
       tensors.emplace_back(entry.name, file.load(entry.name));
   write_safetensors(folder / "a/model.safetensors", tensors);
-  CHECK(refusal([&] { load(folder / "a"); }).find("blocks.0.attn.qkv.weight") != std::string::npos);
+  test::check_says(refusal([&] { load(folder / "a"); }), "blocks.0.attn.qkv.weight");
   const auto refused = [&](const auto& edit) {
     fs::remove_all(folder / "b");
     fs::copy(given, folder / "b", fs::copy_options::recursive);
     change(folder / "b/config.json", edit);
     return refusal([&] { load(folder / "b"); });
   };
-  CHECK(refused([](nlohmann::json& json) { json["model_type"] = "mamba"; }).find("mamba") != std::string::npos);
-  CHECK(refused([](nlohmann::json& json) { json.erase("model_type"); }).find("architecture") != std::string::npos);
-  CHECK(refused([](nlohmann::json& json) { json["hidden_size"] = "wide"; }).find("hidden_size") != std::string::npos);
-  CHECK(refused([](nlohmann::json& json) { json["id2label"] = {{"1", "a"}}; }).find("id2label") != std::string::npos);
-  CHECK(refused([](nlohmann::json& json) { json["architecture"] = "regnety_160"; }).find("regnety_160") !=
-        std::string::npos);
+  test::check_says(refused([](nlohmann::json& json) { json["model_type"] = "mamba"; }), "mamba");
+  test::check_says(refused([](nlohmann::json& json) { json.erase("model_type"); }), "architecture");
+  test::check_says(refused([](nlohmann::json& json) { json["hidden_size"] = "wide"; }), "hidden_size");
+  test::check_says(refused([](nlohmann::json& json) { json["id2label"] = {{"1", "a"}}; }), "id2label");
+  test::check_says(refused([](nlohmann::json& json) { json["architecture"] = "regnety_160"; }), "regnety_160");
 }
 
 TEST_CASE("folders: another class count is a new head, and 1001 classes lose their background") {

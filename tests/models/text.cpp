@@ -8,6 +8,8 @@
 #include "models/registry.h"
 #include "models/task.h"
 
+#include "tests/refusal.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -315,7 +317,7 @@ TEST_CASE("text: batches that do not fit are refused as input") {
       model->forward(batch);
     } catch (const Error& error) {
       CHECK(error.fault() == Fault::input);
-      CHECK(std::string(error.what()).find(word) != std::string::npos);
+      test::check_says(std::string(error.what()), word);
       return true;
     }
     return false;

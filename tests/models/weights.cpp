@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "models/registry.h"
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -113,8 +114,7 @@ TEST_CASE("weights: of a file of another model the first differences are named, 
   CHECK(std::count(message.begin(), message.end(), '\n') < 16);
   const auto tensors = std::ranges::count_if(
       state_of(*model), [](const NamedTensor& t) { return !std::get<0>(t).ends_with("num_batches_tracked"); });
-  CHECK(message.find(fmt::format("\n    and {} more\n  unknown to the model:\n    one [1]", tensors - 8)) !=
-        std::string::npos);
+  test::check_says(message, fmt::format("\n    and {} more\n  unknown to the model:\n    one [1]", tensors - 8));
 }
 
 TEST_CASE("weights: a classifier for other classes is named as such, or starts anew") {
@@ -296,11 +296,11 @@ TEST_CASE("weights: as they were saved, nothing is resampled and no prefix is le
   const TemporaryFolder folder;
   const std::unique_ptr<Model> one = tiny_vit(1, 8), large = tiny_vit(2, 16), two = tiny_vit(3, 8);
   save_weights(*one, folder / "a.safetensors");
-  CHECK(refusal(*large, folder / "a.safetensors", {.as_saved = true}).find("pos_embed") != std::string::npos);
+  test::check_says(refusal(*large, folder / "a.safetensors", {.as_saved = true}), "pos_embed");
   std::vector<NamedTensor> prefixed = state_of(*one);
   for (NamedTensor& entry : prefixed) entry.first = "module." + entry.first;
   write_safetensors(folder / "b.safetensors", prefixed);
-  CHECK(refusal(*two, folder / "b.safetensors", {.as_saved = true}).find("module.") != std::string::npos);
+  test::check_says(refusal(*two, folder / "b.safetensors", {.as_saved = true}), "module.");
   load_weights(*two, WeightFiles(folder / "a.safetensors"), {.as_saved = true});
   CHECK(same_state(*one, *two));
 }
@@ -313,6 +313,6 @@ TEST_CASE("weights: what differs is named first") {
     if (name == "pos_embed") tensor = Tensor::zeros({1, 7, 8}, DType::f32, Device::cpu);
   write_safetensors(folder / "a.safetensors", state);
   const std::string message = refusal(*tiny_vit(2, 8), folder / "a.safetensors");
-  CHECK(message.find("fits but for") != std::string::npos);
+  test::check_says(message, "fits but for");
   CHECK(message.find("pos_embed") < message.find("\n", message.find("pos_embed")));
 }

@@ -115,54 +115,47 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   const TemporaryFolder folder(vit);
   test::run(folder, train({"model.depth=1", "train.steps=1", "output.dir=one"}));
   fs::copy_file(folder / "one/last/model.safetensors", folder / "other.safetensors");
-  const auto refused = [&](std::vector<std::string> arguments, std::string_view reason) {
-    const CommandResult result = run_command(folder, std::move(arguments));
-    INFO(result.error);
-    CHECK(result.code == 2);
-    check_says(result.error, reason);
-    CHECK(result.out.empty());
-    CHECK(!fs::exists(folder / "runs"));
-  };
-  refused(train({"train.epoch=3"}), "command line: unknown key in section train: \"epoch\", did you mean \"epochs\"?");
-  refused(train({"model.patch_size=3"}), "`patch_size` 3 does not divide `image_size` 8");
-  refused(train({"model.num_heads=3"}), "`num_heads` 3 does not divide `embed_dim` 8");
-  refused(train({"train.batch_size=64"}), "train.batch_size is 64, but the data set shapes has 35");
-  refused(train({"train.batch_size=64", "memory.policy=auto", "memory.budget=1KiB"}), "train.batch_size is 64");
-  refused(train({"train.batch_size=2000000000", "train.accumulate=1"}), "train.batch_size is 2000000000");
-  refused(train({"train.accumulate=3"}), "train.accumulate: expected a divisor of train.batch_size (8), got 3");
-  refused(train({"freeze.train=[\"hed*\"]"}), "the pattern `hed*` matches no parameter");
-  refused(train({"data.name=cifar10", "data.path=nowhere"}), "nowhere");
-  refused(train({"model.from=nowhere.safetensors"}), "nowhere.safetensors");
-  refused(train({"schedule.warmup_epochs=7"}), "warm-up");
-  refused(train({"train.device=meta"}), "train.device");
-  refused(train({"model.in_channels=1"}), "model.in_channels is 1, but the images of the data set shapes have 3");
-  refused(train({"train.batch_size=1e15"}), "train.batch_size: ");
-  refused({"plan", "-c", "c.yaml", "train.batch_size=2147483647", "train.accumulate=1", "model.image_size=4096",
-           "model.patch_size=4096"},
-          "any machine's memory");
-  refused({"plan", "-c", "c.yaml", "data.image_size=8", "train.batch_size=0"}, "train.batch_size: ");
+  check_refusals(folder, train({}),
+                 {{"train.epoch=3", "train", "\"epoch\"|\"epochs\""},
+                  {"model.patch_size=3", "`patch_size` 3", "`image_size` 8"},
+                  {"model.num_heads=3", "`num_heads` 3", "`embed_dim` 8"},
+                  {"train.batch_size=64", "train.batch_size", "64|shapes|35"},
+                  {"train.batch_size=64\nmemory.policy=auto\nmemory.budget=1KiB", "train.batch_size", "64"},
+                  {"train.batch_size=2000000000\ntrain.accumulate=1", "train.batch_size", "2000000000"},
+                  {"train.accumulate=3", "train.accumulate", "divisor|train.batch_size|8|3"},
+                  {"freeze.train=[\"hed*\"]", "`hed*`"},
+                  {"data.name=cifar10\ndata.path=nowhere", "nowhere"},
+                  {"model.from=nowhere.safetensors", "nowhere.safetensors"},
+                  {"schedule.warmup_epochs=7", "schedule", "warm-up"},
+                  {"train.device=meta", "train.device"},
+                  {"model.in_channels=1", "model.in_channels", "1|shapes|3"},
+                  {"train.batch_size=1e15", "train.batch_size"},
+                  {"--json\nnowhere/s.json", "nowhere", "no folder"},
+                  {"--json\n.", ".", "folder"},
+                  {"model.num_classes=3", "model.num_classes", "3|shapes|10 classes"},
+                  {"train.batch_size=20000000\ndata.train_size=20000000\nmodel.embed_dim=4096", "memory", "20000000"},
+                  {"model.from=other.safetensors", "blocks.1"},
+                  {"--jsn", "--jsn", "--json"}});
   for (const std::string command : {"train", "plan", "bench", "explain"})
-    refused({command, "-c", "c.yaml", "freeze.freeze=[\"*\"]"}, "freeze: ");
-  refused(train({"--json", "nowhere/s.json"}), "there is no folder nowhere");
-  refused(train({"--json", "."}), "it is a folder");
-  refused(train({"model.num_classes=3"}), "model.num_classes is 3, but the data set shapes has 10 classes");
-  refused(train({"train.batch_size=20000000", "data.train_size=20000000", "model.embed_dim=4096"}),
-          "out of memory: training with batches of 20000000 needs ");
-  refused(train({"model.from=other.safetensors"}), "blocks.1");
-  refused({"train"}, "expected -c CONFIG");
-  refused({"train", "--resume", "nowhere"}, "nowhere does not exist");
-  refused({"train", "-c", "nowhere.yaml"}, "nowhere.yaml: there is no such file");
-  refused({"train", "-c", "."}, ".: expected a file, got a folder");
-  refused({"eval"}, "expected a run folder");
-  refused({"eval", "one", "model.from=other.safetensors"}, "the weights are those of the run");
-  refused({"eval", "one", "train.device=meta"}, "nothing can be evaluated on meta");
-  refused({"verify", "c.yaml"}, "c.yaml: ");
-  refused({"verify", "nowhere"}, "cannot open nowhere");
+    check_refusals(folder, {command, "-c", "c.yaml"}, {{"freeze.freeze=[\"*\"]", "freeze"}});
   for (const std::string policy : {"fixed", "mesa", "adaptive", "auto"})
-    refused({"verify", "nowhere", "--policy", policy}, "--policy: " + policy);
-  refused({"train", "--jsn"}, "lacuna: train: --jsn is not expected, did you mean --json?");
-  refused({"train", "-c"}, "lacuna: train: ");
-  refused({"trian"}, "unknown command \"trian\", did you mean \"train\"?");
+    check_refusals(folder, {"verify", "nowhere", "--policy"}, {{policy, "--policy", policy}});
+  check_refusals(folder, {},
+                 {{"plan\n-c\nc.yaml\ntrain.batch_size=2000000\ntrain.accumulate=1\nmodel.image_size=4096\n"
+                   "model.patch_size=4096",
+                   "memory", "any machine"},
+                  {"plan\n-c\nc.yaml\ndata.image_size=8\ntrain.batch_size=0", "train.batch_size"},
+                  {"train", "-c CONFIG"},
+                  {"train\n-c", "train"},
+                  {"train\n--resume\nnowhere", "nowhere", "exist"},
+                  {"train\n-c\nnowhere.yaml", "nowhere.yaml", "no such file"},
+                  {"train\n-c\n.", ".", "folder"},
+                  {"eval", "run folder"},
+                  {"eval\none\nmodel.from=other.safetensors", "weights", "run"},
+                  {"eval\none\ntrain.device=meta", "meta"},
+                  {"verify\nc.yaml", "c.yaml"},
+                  {"verify\nnowhere", "nowhere", "open"},
+                  {"trian", "\"trian\"", "\"train\""}});
 }
 
 TEST_CASE("command: memory of a step is the same to the byte in plan, bench and train") {
@@ -444,11 +437,11 @@ TEST_CASE("command: a reader that has enough ends it silently, a full disk does 
 }
 
 TEST_CASE("command: a configuration file without -c, and one from standard input") {
-  const TemporaryFolder folder(vit);
-  CHECK(run_command(folder, {"train", "c.yaml", "train.steps=1", "output.dir=r"}).code == 0);
-  CHECK(run_command(folder, {"eval", "c.yaml", "model.from=r/last"}).code == 0);
-  CHECK(run_command(folder, {"plan", "c.yaml"}).code == 0);
-  CHECK(run_command(folder, {"plan"}).code == 2);
+  const TrainedFolder folder;
+  CHECK(run_command(folder, {"train", "c.yaml", "train.steps=1", "output.dir=s"}).code == 0);
+  CHECK(run_here(folder, {"eval", "c.yaml", "model.from=r/last"}).code == 0);
+  CHECK(run_here(folder, {"plan", "c.yaml"}).code == 0);
+  check_refusals(folder, {}, {{"plan", "plan", "-c"}});
   const std::string line = LACUNA_BINARY_DIR "/bin/lacuna plan -c - < c.yaml";
   CHECK(run_program(folder, "/bin/sh", {"-c", line}).code == 0);
   CHECK(
@@ -480,22 +473,26 @@ TEST_CASE("completion: each shell's script names every command, and is one") {
 }
 
 TEST_CASE("eval: weights of a run are the run's") {
-  const TemporaryFolder folder(vit);
-  test::run(folder, train({"train.steps=1", "output.dir=r"}));
-  for (const char* const change : {"model.from=r/last", "model.from=", "model={name: vit, from: r/last}"})
-    CHECK(run_command(folder, {"eval", "r", change}).code == 2);
+  const TrainedFolder folder;
+  check_refusals(folder, {"eval", "r"},
+                 {{"model.from=r/last", "weights"},
+                  {"model.from=", "model.from"},
+                  {"model={name: vit, from: r/last}", "weights"}});
 }
 
 TEST_CASE("eval: values that only training uses are refused") {
-  const TemporaryFolder folder(vit);
-  test::run(folder, train({"train.steps=1", "output.dir=r"}));
-  for (const char* const change : {"memory.policy=keep", "memory={policy: keep}", "optimizer.lr=1",
-                                   "schedule.name=cosine", "train.epochs=3", "train={batch_size: 4, steps: 2}",
-                                   "output.dir=s", "data.augment=crop_flip", "data={mixup: 0.2, val_size: 4}"}) {
-    CAPTURE(change);
-    CHECK(run_command(folder, {"eval", "r", change}).code == 2);
-    CHECK(run_command(folder, {"eval", "-c", "c.yaml", "model.from=r/last", change}).code == 2);
-  }
+  const TrainedFolder folder;
+  const std::vector<Refusal> rows{{"memory.policy=keep", "memory"},
+                                  {"memory={policy: keep}", "memory"},
+                                  {"optimizer.lr=1", "optimizer"},
+                                  {"schedule.name=cosine", "schedule"},
+                                  {"train.epochs=3", "train.epochs"},
+                                  {"train={batch_size: 4, steps: 2}", "train.steps"},
+                                  {"output.dir=s", "output"},
+                                  {"data.augment=crop_flip", "data.augment"},
+                                  {"data={mixup: 0.2, val_size: 4}", "data.mixup"}};
+  check_refusals(folder, {"eval", "r"}, rows);
+  check_refusals(folder, {"eval", "-c", "c.yaml", "model.from=r/last"}, rows);
   for (const char* const change : {"train.batch_size=4", "train={batch_size: 4, threads: 1}"}) {
     CAPTURE(change);
     CHECK(run_command(folder, {"eval", "r", change}).code == 0);

@@ -1,6 +1,7 @@
 // Runs the built command in a folder of its own.
 #pragma once
 
+#include "apps/command.h"
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -86,6 +88,32 @@ class CommandRun {
 inline CommandResult run_command(const TemporaryFolder& folder, std::vector<std::string> arguments,
                                  const Limits& limits = {}) {
   return CommandRun(folder, std::move(arguments), limits).wait();
+}
+
+/// The command run in this process, in `folder`.
+inline CommandResult run_here(const TemporaryFolder& folder, std::vector<std::string> words) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  words.insert(words.begin(), "lacuna");
+  std::vector<const char*> pointers;
+  for (const std::string& word : words) pointers.push_back(word.c_str());
+  std::fflush(stdout);
+  const int kept[] = {::dup(STDOUT_FILENO), ::dup(STDERR_FILENO)};
+  const auto redirect = [&](const char* name, int descriptor) {
+    const int file = ::open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    ::dup2(file, descriptor);
+    ::close(file);
+  };
+  redirect("stdout", STDOUT_FILENO);
+  redirect("stderr", STDERR_FILENO);
+  const int code = apps::run_command_line(static_cast<int>(pointers.size()), pointers.data());
+  std::fflush(stdout);
+  for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
+    ::dup2(kept[descriptor - STDOUT_FILENO], descriptor);
+    ::close(kept[descriptor - STDOUT_FILENO]);
+  }
+  std::filesystem::current_path(before);
+  return {.code = code, .out = read_file(folder / "stdout"), .error = read_file(folder / "stderr")};
 }
 
 /// A command that must succeed.

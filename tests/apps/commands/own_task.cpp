@@ -1,5 +1,4 @@
 // A task of one's own, in one file, through the whole command: docs/adding-a-task.md shows the same code.
-#include "apps/command.h"
 #include "core/collectives.h"
 #include "data/dataset.h"
 #include "models/prediction.h"
@@ -113,25 +112,6 @@ const RegisterTask brier("brier", {.options = BrierOptions{},
 
 namespace test {
 namespace {
-
-/// Runs the command in this process, which has the task, and in `folder`.
-CommandResult run_here(const TemporaryFolder& folder, std::vector<std::string> words) {
-  const std::filesystem::path before = std::filesystem::current_path();
-  std::filesystem::current_path(folder.path());
-  words.insert(words.begin(), "lacuna");
-  std::vector<const char*> pointers;
-  for (const std::string& word : words) pointers.push_back(word.c_str());
-  std::fflush(stdout);
-  const int output = ::dup(STDOUT_FILENO), file = ::open("stdout", O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  ::dup2(file, STDOUT_FILENO);
-  const int code = apps::run_command_line(static_cast<int>(pointers.size()), pointers.data());
-  std::fflush(stdout);
-  ::dup2(output, STDOUT_FILENO);
-  ::close(output);
-  ::close(file);
-  std::filesystem::current_path(before);
-  return {.code = code, .out = read_file(folder / "stdout"), .error = {}};
-}
 
 void write_picture(const std::filesystem::path& path, char red, char green) {
   std::filesystem::create_directories(path.parent_path());

@@ -196,19 +196,14 @@ TEST_CASE("text: padded batches and batches by length train as packed ones") {
 
 TEST_CASE("text: what does not fit is refused before anything is trained") {
   const TextFolder folder;
-  const auto refused = [&](std::vector<std::string> arguments, std::string_view part) {
-    const CommandResult result = run_command(folder, train(std::move(arguments)));
-    CAPTURE(result.error);
-    CHECK(result.code == 2);
-    check_says(result.error, part);
-  };
-  refused({"model.vocab_size=8"}, "vocab_size");
-  refused({"data.max_length=64"}, "max_position_embeddings");
-  refused({"data.label=lable"}, "lable");
-  refused({"data.validation=nowhere.csv"}, "nowhere.csv");
-  refused({"task.name=regression"}, "labels f32");
+  check_refusals(folder, train({}),
+                 {{"model.vocab_size=8", "vocab_size"},
+                  {"data.max_length=64", "max_position_embeddings"},
+                  {"data.label=lable", "lable"},
+                  {"data.validation=nowhere.csv", "nowhere.csv"},
+                  {"task.name=regression", "labels f32"}});
   write_file(folder / "dev.csv", "text,label\ngood film,pos\nbad,other\n");
-  refused({}, "dev.csv:3");
+  check_refusals(folder, train({}), {{"", "dev.csv:3"}});
 }
 
 TEST_CASE("text: masked language modelling takes the mask from the tokenizer, and refuses one without") {

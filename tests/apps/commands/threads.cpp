@@ -19,8 +19,7 @@ constexpr const char* settings[] = {"OMP_THREAD_LIMIT=1",      "OMP_THREAD_LIMIT
 }  // namespace
 
 TEST_CASE("threads: whatever OpenMP is told, an evaluation has the same result") {
-  const TemporaryFolder folder(vit);
-  test::run(folder, train({"output.dir=r", "train.threads=1"}));
+  const TrainedFolder folder;
   const nlohmann::json right = run_command(folder, {"eval", "r", "--json", "-"}).json();
   for (const char* const setting : settings) {
     const CommandResult result = run_with(folder, setting, {"eval", "r", "train.threads=3", "--json", "-"});
@@ -36,7 +35,7 @@ TEST_CASE("threads: a convolutional network trains, and the threads that ran are
   const TemporaryFolder folder(resnet);
   for (const char* const setting : settings) {
     const CommandResult result =
-        run_with(folder, setting, train({"train.threads=3", "train.epochs=1", "output.dir=r", "--overwrite"}));
+        run_with(folder, setting, train({"train.threads=3", "train.steps=1", "output.dir=r", "--overwrite"}));
     INFO(setting);
     INFO(result.error);
     REQUIRE(result.code == 0);

@@ -5,7 +5,7 @@
 #include "apps/config/schema.h"
 #include "core/error.h"
 #include "tests/apps/problems.h"
-#include "tests/refusal.h"
+#include "tests/apps/refusals.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -18,21 +18,17 @@
 namespace lacuna::apps {
 namespace {
 
-using test::lines_of, test::names;
+using test::check_refusals, test::lines_of, test::names, test::Refusal;
+
+const std::string model = "model: {name: vit}\n";
 
 /// The message with which a configuration is refused; empty when it is not.
 std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  try {
-    parse_configuration(text, "a.yaml", overrides);
-  } catch (const Error& error) {
-    CHECK(error.fault() == Fault::input);
-    return error.what();
-  }
-  return {};
+  return test::refusal_of([&] { parse_configuration(text, "a.yaml", overrides); });
 }
 
 Experiment read(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  return parse_configuration("model: {name: vit}\n" + text, "a.yaml", overrides);
+  return parse_configuration(model + text, "a.yaml", overrides);
 }
 
 Experiment read_again(const Experiment& configuration) {
@@ -41,7 +37,7 @@ Experiment read_again(const Experiment& configuration) {
 
 /// The refusal of what stands in the lines after the model's.
 std::string refusal_after_model(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  return refusal("model: {name: vit}\n" + text, overrides);
+  return refusal(model + text, overrides);
 }
 
 }  // namespace
@@ -65,24 +61,23 @@ TEST_CASE("configuration: every type is read") {
 }
 
 TEST_CASE("configuration: an unknown key names its place and the nearest one") {
-  CHECK(names(refusal_after_model("train:\n  epoch: 3\n"), "a.yaml:3:3", {"\"epoch\"", "\"epochs\""}));
-  CHECK(names(refusal_after_model("trian: {}\n"), "a.yaml:2:1", {"\"trian\"", "\"train\""}));
-  CHECK(names(refusal_after_model("optimizer: {name: sgd, momentun: 0.9}\n"), "a.yaml:2:24", {"sgd", "\"momentum\""}));
-  CHECK(names(refusal_after_model("optimizer: {name: adamw, zzzzzzz: 0.9}\n"), "a.yaml:2:26",
-              {"adamw", "\"zzzzzzz\"", "name, lr, "}));
-  CHECK(names(refusal_after_model("optimizer: {name: adamw, momentum: 0.9}\n"), "a.yaml:2:26",
-              {"optimizer.momentum", "sgd", "adamw", "'optimizer={name: adamw}'"}));
-  CHECK(names(refusal_after_model("memory: {zzzzzzz: 1}\n"), "a.yaml:2:10",
-              {"memory policy exact", "policy, budget, budget_of, plan, recompute, rules"}));
-  // A key of another section.
-  CHECK(names(refusal_after_model("train: {label_smoothing: 0.1}\n"), "a.yaml:2:9", {"\"task.label_smoothing\""}));
-  CHECK(names(refusal("model: {name: vit, patchsize: 4}\n"), "a.yaml:1:20", {"model vit", "patchsize"}));
+  check_refusals(
+      model,
+      {{"train:\n  epoch: 3", "a.yaml:3:3", "\"epoch\"|\"epochs\""},
+       {"trian: {}", "a.yaml:2:1", "\"trian\"|\"train\""},
+       {"optimizer: {name: sgd, momentun: 0.9}", "a.yaml:2:24", "sgd|\"momentum\""},
+       {"optimizer: {name: adamw, zzzzzzz: 0.9}", "a.yaml:2:26", "adamw|\"zzzzzzz\"|name, lr, "},
+       {"optimizer: {name: adamw, momentum: 0.9}", "a.yaml:2:26",
+        "optimizer.momentum|sgd|adamw|'optimizer={name: adamw}'"},
+       {"memory: {zzzzzzz: 1}", "a.yaml:2:10", "memory policy exact|policy, budget, budget_of, plan, recompute, rules"},
+       {"train: {label_smoothing: 0.1}", "a.yaml:2:9", "\"task.label_smoothing\""}});  // of another section
+  check_refusals("", {{"model: {name: vit, patchsize: 4}", "a.yaml:1:20", "model vit|patchsize"}});
 }
 
 TEST_CASE("configuration: a sweep is told as one") {
-  CHECK(names(refusal("command: plan\nconfig: c.yaml\n"), "a.yaml", {"sweep", "`lacuna sweep -c a.yaml`"}));
-  CHECK(names(refusal("grid: {}\ncommand: plan\n", {"model.name=vit"}), "a.yaml", {"sweep"}));
-  CHECK(names(refusal("model: {name: vit}\n", {"command=plan"}), "command line", {"section \"command\""}));
+  check_refusals("", {{"command: plan\nconfig: c.yaml", "a.yaml: ", "sweep|`lacuna sweep -c a.yaml`"},
+                      {"grid: {}\ncommand: plan\nmodel.name=vit", "a.yaml: ", "sweep"},
+                      {"model: {name: vit}\ncommand=plan", "command line", "section \"command\""}});
 }
 
 TEST_CASE("configuration: all that is wrong is listed at once") {
@@ -96,55 +91,47 @@ TEST_CASE("configuration: all that is wrong is listed at once") {
 }
 
 TEST_CASE("configuration: a wrong type says what was expected and got") {
-  const auto in_train = [](const std::string& value, int column, std::initializer_list<std::string_view> words) {
-    const std::string message = refusal_after_model("train: {" + value + "}\n");
-    INFO(message);
-    CHECK(names(message, fmt::format("a.yaml:2:{}", column), words));
-  };
-  in_train("epochs: 1.5", 17, {"train.epochs", "whole number", "`1.5`"});
-  in_train("epochs: \"3\"", 17, {"train.epochs", "whole number", "text `3`"});
-  in_train("epochs: ", 17, {"train.epochs", "nothing"});
-  in_train("epochs: 0", 17, {"train.epochs", "[1, 1000000000]", "`0`"});
-  in_train("epochs: 1e300", 17, {"train.epochs", "`1e300`"});
-  in_train("seed: 1e17", 15, {"train.seed", "`1e17`"});  // not every whole number is a double
-  in_train("clip_norm: .inf", 20, {"train.clip_norm", "`.inf`"});
-  in_train("clip_norm: nan", 20, {"train.clip_norm", "`nan`"});
-  in_train("clip_norm: 0x10", 20, {"train.clip_norm", "`0x10`"});
-  in_train("clip_norm: -1", 20, {"train.clip_norm", "[0, inf)", "`-1`"});
-  in_train("ema_decay: 1", 20, {"train.ema_decay", "[0, 1)"});
-  in_train("precision: [f32]", 20, {"train.precision", "a list"});
-  CHECK(names(refusal_after_model("train: 3\n"), "a.yaml:2:8", {"train", "`3`"}));
-  CHECK(names(refusal_after_model("task: {label_smoothing: 2}\n"), "a.yaml:2:25", {"task.label_smoothing", "[0, 1]"}));
-  CHECK(names(refusal_after_model("memory: {policy: fixed, bits: 2.5}\n"), "a.yaml:2:31",
-              {"memory.bits", "whole number in [1, 8]", "`2.5`"}));
-  CHECK(names(refusal_after_model("freeze: {train: {head: 1}}\n"), "a.yaml:2:17", {"freeze.train", "list"}));
+  check_refusals(model,
+                 {{"train: {epochs: 1.5}", "a.yaml:2:17", "train.epochs|whole number|`1.5`"},
+                  {"train: {epochs: \"3\"}", "a.yaml:2:17", "train.epochs|whole number|text `3`"},
+                  {"train: {epochs: }", "a.yaml:2:17", "train.epochs|nothing"},
+                  {"train: {epochs: 0}", "a.yaml:2:17", "train.epochs|[1, 1000000000]|`0`"},
+                  {"train: {epochs: 1e300}", "a.yaml:2:17", "train.epochs|`1e300`"},
+                  {"train: {seed: 1e17}", "a.yaml:2:15", "train.seed|`1e17`"},  // not every whole number is a double
+                  {"train: {clip_norm: .inf}", "a.yaml:2:20", "train.clip_norm|`.inf`"},
+                  {"train: {clip_norm: nan}", "a.yaml:2:20", "train.clip_norm|`nan`"},
+                  {"train: {clip_norm: 0x10}", "a.yaml:2:20", "train.clip_norm|`0x10`"},
+                  {"train: {clip_norm: -1}", "a.yaml:2:20", "train.clip_norm|[0, inf)|`-1`"},
+                  {"train: {ema_decay: 1}", "a.yaml:2:20", "train.ema_decay|[0, 1)"},
+                  {"train: {precision: [f32]}", "a.yaml:2:20", "train.precision|a list"},
+                  {"train: 3", "a.yaml:2:8", "train|`3`"},
+                  {"task: {label_smoothing: 2}", "a.yaml:2:25", "task.label_smoothing|[0, 1]"},
+                  {"memory: {policy: fixed, bits: 2.5}", "a.yaml:2:31", "memory.bits|whole number in [1, 8]|`2.5`"},
+                  {"freeze: {train: {head: 1}}", "a.yaml:2:17", "freeze.train|list"},
+                  {"schedule: {name: step, milestones: 3}", "a.yaml:2:36", "schedule.milestones|list of numbers|`3`"},
+                  {"schedule: {name: step, milestones: [1, x]}", "a.yaml:2:40", "schedule.milestones|`x`"}});
   for (const std::string value : {"yes", "no", "1", "True", "\"true\""})
-    CHECK(names(refusal_after_model("optimizer: {name: adamw, decay_norm_and_bias: " + value + "}\n"), "a.yaml:2:47",
-                {"optimizer.decay_norm_and_bias", "true or false"}));
-  CHECK(names(refusal_after_model("schedule: {name: step, milestones: 3}\n"), "a.yaml:2:36",
-              {"schedule.milestones", "list of numbers", "`3`"}));
-  CHECK(names(refusal_after_model("schedule: {name: step, milestones: [1, x]}\n"), "a.yaml:2:40",
-              {"schedule.milestones", "`x`"}));
-  CHECK(names(refusal("model: {name: vit, depth: {a: 1}}\n"), "a.yaml:1:27", {"model.depth", "a section"}));
-  CHECK(names(refusal("- 1\n"), "a.yaml:1:1", {"sections", "a list"}));
+    check_refusals(model, {{"optimizer: {name: adamw, decay_norm_and_bias: " + value + "}", "a.yaml:2:47",
+                            "optimizer.decay_norm_and_bias|true or false"}});
+  check_refusals("", {{"model: {name: vit, depth: {a: 1}}", "a.yaml:1:27", "model.depth|a section"},
+                      {"- 1", "a.yaml:1:1", "sections|a list"}});
 }
 
 TEST_CASE("configuration: a model is asked about its hyper-parameters") {
-  CHECK(names(refusal(""), "a.yaml:1:1", {"model.name", "`lacuna models`"}));
-  CHECK(names(refusal("model: {num_classes: 3}\n"), "a.yaml:1:1", {"model.name"}));
-  CHECK(names(refusal("model: {name: resnet5}\n"), "a.yaml:1:15", {"model.name", "\"resnet50\""}));
+  check_refusals("", {{"", "a.yaml:1:1", "model.name|`lacuna models`"},
+                      {"model: {num_classes: 3}", "a.yaml:1:1", "model.name"},
+                      {"model: {name: resnet5}", "a.yaml:1:15", "model.name|\"resnet50\""},
+                      {"model: {name: vit, image_size: 32, patch_size: 4}\ndata: {image_size: 64}", "a.yaml:1:20",
+                       "model.image_size|32|data.image_size|64"},
+                      {"model: {name: vit, patch_size: 5}\ndata: {image_size: 64}", "a.yaml:1:20", "`patch_size`"}});
   const std::string indivisible =
       refusal("model: {name: vit, image_size: 32, patch_size: 5, embed_dim: 10, num_heads: 3}\n");
   CHECK(names(indivisible, "a.yaml:1:36", {"`patch_size`", "`image_size`"}));
   CHECK(names(indivisible, "a.yaml:1:66", {"`num_heads`", "`embed_dim`"}));
-  CHECK(names(refusal("model: {name: vit, image_size: 32, patch_size: 4}\ndata: {image_size: 64}\n"), "a.yaml:1:20",
-              {"model.image_size", "32", "data.image_size", "64"}));
-  CHECK(names(refusal("model: {name: vit, patch_size: 5}\ndata: {image_size: 64}\n"), "a.yaml:1:20", {"`patch_size`"}));
   // A number in quotes is a text, which the message says.
   for (const char* const text : {"image_size: \"32\"", "depth: '3'", "drop_rate: \"0.1\"", "qkv_bias: \"true\""})
-    CHECK_MESSAGE(names(refusal(fmt::format("model: {{name: vit, {}}}\ndata: {{image_size: 32}}\n", text)),
-                        "a.yaml:1:20", {"the text", "without quotes"}),
-                  text);
+    check_refusals("data: {image_size: 32}\n",
+                   {{fmt::format("model: {{name: vit, {}}}", text), "a.yaml:2:20", "the text|without quotes"}});
 }
 
 TEST_CASE("configuration: values that do not go together are listed at once, each where it stands") {
@@ -165,29 +152,30 @@ TEST_CASE("configuration: values that do not go together are listed at once, eac
   CHECK(names(message, "a.yaml:6:24", {"memory.budget", "memory.policy: auto", "mesa"}));
   CHECK(names(message, "a.yaml:1:51", {"model.num_classes", "shapes", "10"}));
   CHECK(names(message, "a.yaml:1:67", {"model.in_channels", "shapes", "3"}));
-  CHECK(names(refusal_after_model("schedule: {name: step}\n"), "a.yaml:2:1", {"schedule step", "milestones"}));
+  check_refusals(model, {{"schedule: {name: step}", "a.yaml:2:1", "schedule step|milestones"}});
 }
 
 TEST_CASE("configuration: a task is chosen by name, with its settings, and fits the data set") {
   CHECK(read("").task.name == "classification");
   CHECK(read("task: {label_smoothing: 0.1}\n").task.options == OptionValues{{"label_smoothing", 0.1}});
-  CHECK(names(refusal_after_model("task: {name: clasification}\n"), "a.yaml:2:14",
-              {"task.name", "classification, contrastive, distillation", "\"classification\""}));
-  CHECK(names(refusal_after_model("task: {name: regression, label_smoothing: 0.1}\n"), "a.yaml:2:26",
-              {"task.label_smoothing", "classification", "regression"}));
-  CHECK(names(refusal_after_model("task: {name: regression}\n"), "a.yaml:2:8",
-              {"task regression", "f32", "shapes", "i64"}));
+  check_refusals(model, {{"task: {name: clasification}", "a.yaml:2:14",
+                          "task.name|classification, contrastive, distillation|\"classification\""},
+                         {"task: {name: regression, label_smoothing: 0.1}", "a.yaml:2:26",
+                          "task.label_smoothing|classification|regression"},
+                         {"task: {name: regression}", "a.yaml:2:8", "task regression|f32|shapes|i64"}});
 }
 
 TEST_CASE("configuration: what is no plain YAML is refused") {
   CHECK(refusal("model: [\n").starts_with("a.yaml:2:1: this is no YAML: "));
-  CHECK(names(refusal("a: 1\n---\nb: 1\n"), "a.yaml:2:1", {"one document"}));
-  CHECK(names(refusal("# x\n, a: 1\n"), "a.yaml:2:1", {"no YAML"}));  // yaml-cpp never ends reading it
-  CHECK(names(refusal_after_model("train: &a {epochs: 1}\ndata: *a\n"), "a.yaml:3:1", {"aliases"}));
-  CHECK(names(refusal_after_model("train: {epochs: !!int 3}\n"), "a.yaml:2:17", {"tags"}));
+  check_refusals("", {
+                         {"a: 1\n---\nb: 1", "a.yaml:2:1", "one document"},
+                         {"# x\n, a: 1", "a.yaml:2:1", "no YAML"},  // yaml-cpp never ends reading it
+                     });
+  check_refusals(model, {{"train: &a {epochs: 1}\ndata: *a", "a.yaml:3:1", "aliases"},
+                         {"train: {epochs: !!int 3}", "a.yaml:2:17", "tags"},
+                         {"<<: {train: {}}", "a.yaml:2:1", "section \"<<\""},
+                         {"[a]: 1", "a.yaml:2:1", "key|a list"}});
   CHECK(refusal(std::string(100'000, '[')).ends_with("nested more than 16 deep"));
-  CHECK(names(refusal_after_model("<<: {train: {}}\n"), "a.yaml:2:1", {"section \"<<\""}));
-  CHECK(names(refusal_after_model("[a]: 1\n"), "a.yaml:2:1", {"key", "a list"}));
   const test::TemporaryFolder folder;
   CHECK_THROWS_WITH_AS(read_configuration(folder / "no.yaml", {}), doctest::Contains("there is no such file"), Error);
   test::write_file(folder / "big.yaml", std::string(2 << 20, ' '));
@@ -209,10 +197,9 @@ TEST_CASE("configuration: the command line overrides the file") {
   CHECK(configuration.model.options[0].value == Tree(std::int64_t{3}));
 
   CHECK(names(refusal_after_model("", {"epochs"}), "command line", {"key=value", "`epochs`"}));
-  CHECK(names(refusal_after_model("", {"train.epoch=3"}), "command line", {"\"epoch\"", "\"epochs\""}));
-  CHECK(names(refusal_after_model("train: {epochs: 1}\n", {"train.epochs.x=3"}), "command line",
-              {"\"train.epochs.x\"", "`1`"}));
-  CHECK(names(refusal_after_model("", {"freeze.train=[*norm]"}), "command line", {"freeze.train=[*norm]", "YAML"}));
+  check_refusals(model, {{"train.epoch=3", "command line", "\"epoch\"|\"epochs\""},
+                         {"train: {epochs: 1}\ntrain.epochs.x=3", "command line", "\"train.epochs.x\"|`1`"},
+                         {"freeze.train=[*norm]", "command line", "freeze.train=[*norm]|YAML"}});
 }
 
 TEST_CASE("configuration: a policy on the command line begins with its own settings") {
@@ -262,14 +249,7 @@ TEST_CASE("configuration: a further file replaces what it sets") {
   CHECK(named.optimizer.options.empty());
   CHECK(named.train.epochs == 3);  // a section without keys says nothing
 
-  const auto refused = [&](std::string_view text) -> std::string {
-    try {
-      both(text);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return {};
-  };
+  const auto refused = [&](std::string_view text) { return test::refusal_of([&] { both(text); }); };
   const std::string further = (folder / "further.yaml").string();
   const std::string both_wrong = refused("train: {epoch: 4}\nmemory: 3\n");
   CHECK(names(both_wrong, further + ":1:9", {"\"epochs\""}));
@@ -310,7 +290,7 @@ TEST_CASE("configuration: a resolved one says every value, and is itself again")
 TEST_CASE("configuration: f16 and tf32 are refused on the CPU, and planned on meta") {
   for (const std::string precision : {"f16", "tf32"}) {
     const std::vector<std::string> words{"train.precision=" + precision};
-    test::check_says(test::refusal_of([&] { resolve(read("train: {device: cpu}\n", words)); }), "train.precision");
+    check_refusals(model + "train: {device: cpu}\n", {{words.front(), "train.precision"}});
     CHECK(resolve(read("train: {device: meta}\n", words)).train.precision == precision);
   }
 }
@@ -345,11 +325,11 @@ TEST_CASE("configuration: every key has a type and a help text, and an evaluatio
 }
 
 TEST_CASE("configuration: settings without effect are refused") {
-  test::check_says(refusal_after_model("train: {init_scale: 8}\n"), "train.init_scale");
-  test::check_says(refusal_after_model("train: {growth_interval: 8}\n"), "train.growth_interval");
-  test::check_says(refusal_after_model("data: {name: shapes, path: c10}\n"), "data.path");
-  test::check_says(refusal_after_model("train: {epochs: 3}\n", {"train="}), "train=");
-  test::check_says(refusal_after_model("train: {epochs: 3}\n", {"train.epochs="}), "train.epochs=");
+  check_refusals(model, {{"train: {init_scale: 8}", "train.init_scale"},
+                         {"train: {growth_interval: 8}", "train.growth_interval"},
+                         {"data: {name: shapes, path: c10}", "data.path"},
+                         {"train: {epochs: 3}\ntrain=", "train="},
+                         {"train: {epochs: 3}\ntrain.epochs=", "train.epochs="}});
 }
 
 TEST_CASE("configuration: mean and deviation of the images") {
@@ -357,10 +337,10 @@ TEST_CASE("configuration: mean and deviation of the images") {
   CHECK(configuration.data.images.mean == std::vector<double>{0.5, 0.5, 0.5});
   CHECK(configuration.data.images.deviation == std::vector<double>{0.25, 0.5, 1});
   CHECK(read_again(configuration).data.images.deviation == configuration.data.images.deviation);
-  CHECK(!refusal_after_model("data: {mean: [0.5, 0.5, 0.5]}\n").empty());
-  CHECK(!refusal_after_model("data: {mean: [0.5], std: [0.5]}\n").empty());
-  CHECK(!refusal_after_model("data: {mean: [0, 0, 0], std: [0.5, 0, 1]}\n").empty());
-  CHECK(!refusal_after_model("data: {mean: [0, 0, 0], std: [0.5, a, 1]}\n").empty());
+  check_refusals(model, {{"data: {mean: [0.5, 0.5, 0.5]}", "a.yaml:2:1", "`mean`|`std`"},
+                         {"data: {mean: [0.5], std: [0.5]}", "data.mean"},
+                         {"data: {mean: [0, 0, 0], std: [0.5, 0, 1]}", "data.std"},
+                         {"data: {mean: [0, 0, 0], std: [0.5, a, 1]}", "data.std", "`a`"}});
 }
 
 TEST_CASE("configuration: pixel augmentation is read, written and checked") {
@@ -370,14 +350,15 @@ TEST_CASE("configuration: pixel augmentation is read, written and checked") {
   CHECK(read_again(configuration).data.images.pixels.erase_mode == "rand");
   CHECK(read_again(configuration).data.repeats == 3);
   CHECK(read("data: {color_jitter: 0.4}\n").data.images.pixels.color_jitter == std::vector<double>{0.4});
-  for (const char* const wrong :
-       {"auto_augment: rand-x9", "auto_augment: 3b", "auto_augment: rand-m9, color_jitter: 0.4", "erase_mode: const",
-        "erase_probability: 2", "color_jitter: [1, 1]", "force_color_jitter: true", "repeats: 0"}) {
-    CAPTURE(wrong);
-    CHECK(!refusal_after_model(fmt::format("data: {{{}}}\n", wrong)).empty());
-  }
-  test::check_says(refusal("model: {name: bert}\ndata: {name: random_tokens, erase_probability: 0.5}\n"),
-                   "random_tokens");
+  check_refusals(model, {{"data: {auto_augment: rand-x9}", "data.auto_augment", "rand-x9"},
+                         {"data: {auto_augment: 3b}", "data.auto_augment", "3b"},
+                         {"data: {auto_augment: rand-m9, color_jitter: 0.4}", "data.color_jitter"},
+                         {"data: {erase_mode: const}", "data.erase_mode"},
+                         {"data: {erase_probability: 2}", "data.erase_probability", "[0, 1]"},
+                         {"data: {color_jitter: [1, 1]}", "data.color_jitter"},
+                         {"data: {force_color_jitter: true}", "data.force_color_jitter"},
+                         {"data: {repeats: 0}", "data.repeats", "[1, "}});
+  check_refusals("", {{"model: {name: bert}\ndata: {name: random_tokens, erase_probability: 0.5}", "random_tokens"}});
 }
 
 TEST_CASE("configuration: images are as the model's preset wants them, unless the configuration says otherwise") {
@@ -409,24 +390,19 @@ TEST_CASE("configuration: mixing, sampling and patience") {
   CHECK(c.train.best_by == "loss");
   CHECK(mixing_of(resolve(c)) != nullptr);
   CHECK(mixing_of(resolve(read(""))) == nullptr);
-  const auto refused = [](const std::string& text, std::string_view word) {
-    const std::string message = refusal_after_model(text);
-    INFO(text, message);
-    test::check_says(message, word);
-  };
-  refused("data: {mixup_mode: pair}\n", "data.mixup");
-  refused("data: {mixup: 0.8, mixup_switch: 0.3}\n", "mixup_switch");
-  refused("data: {mixup: 0.8}\ntrain: {batch_size: 5}\n", "train.batch_size");
-  refused("data: {cutmix_minmax: [0.5]}\n", "cutmix_minmax");
-  refused("data: {cutmix_minmax: [0.5, 0.2]}\n", "cutmix_minmax");
-  refused("data: {cutmix_minmax: [0.2, 0.5], cutmix: 1}\n", "cutmix_minmax");
-  refused("data: {sampler: weighted}\n", "sampler_weights");
-  refused("data: {sampler: weighted, sampler_weights: [1, 2]}\n", "sampler_weights");
-  refused("data: {sampler_weights: [1, 2]}\n", "sampler");
-  refused("train: {ema_warmup: timm}\n", "ema_warmup");
-  refused("train: {best_by: f1}\n", "best_by");
-  refused("task: {name: classification, class_weights: 1}\n", "class_weights");
-  test::check_says(refusal("model: {name: bert_tiny}\ndata: {name: random_tokens, mixup: 0.8}\n"), "mixup");
+  check_refusals(model, {{"data: {mixup_mode: pair}", "data.mixup"},
+                         {"data: {mixup: 0.8, mixup_switch: 0.3}", "mixup_switch"},
+                         {"data: {mixup: 0.8}\ntrain: {batch_size: 5}", "train.batch_size"},
+                         {"data: {cutmix_minmax: [0.5]}", "cutmix_minmax"},
+                         {"data: {cutmix_minmax: [0.5, 0.2]}", "cutmix_minmax"},
+                         {"data: {cutmix_minmax: [0.2, 0.5], cutmix: 1}", "cutmix_minmax"},
+                         {"data: {sampler: weighted}", "sampler_weights"},
+                         {"data: {sampler: weighted, sampler_weights: [1, 2]}", "sampler_weights"},
+                         {"data: {sampler_weights: [1, 2]}", "sampler"},
+                         {"train: {ema_warmup: timm}", "ema_warmup"},
+                         {"train: {best_by: f1}", "best_by"},
+                         {"task: {name: classification, class_weights: 1}", "class_weights"}});
+  check_refusals("", {{"model: {name: bert_tiny}\ndata: {name: random_tokens, mixup: 0.8}", "mixup"}});
 }
 
 TEST_CASE("configuration: training images are augmented, those of an evaluation are not") {
@@ -456,7 +432,7 @@ TEST_CASE("configuration: a model's name as timm writes it") {
                                  "timm/vit_tiny_patch16_224.augreg_in21k", "hf_hub:timm/vit_tiny_patch16_224.a"})
     CHECK(parse_configuration(fmt::format("model: {{name: \"{}\"}}\n", name), "a.yaml", {}).model.name ==
           "vit_tiny_patch16_224");
-  CHECK(!refusal("model: {name: no_such_model.augreg}\n").empty());
+  check_refusals("", {{"model: {name: no_such_model.augreg}", "model.name"}});
 }
 
 TEST_CASE("configuration: ~ is the home folder") {
@@ -469,7 +445,7 @@ TEST_CASE("configuration: ~ is the home folder") {
   const Experiment taught = read("task: {name: distillation, teacher: resnet20, teacher_from: ~/t}\n");
   CHECK(taught.task.options.at("teacher_from").text == "/somewhere/t");
   if (before != nullptr) ::setenv("HOME", home.c_str(), 1);
-  CHECK(!refusal_after_model("output: {dir: ~nobody-of-this-name/a}\n").empty());
+  check_refusals(model, {{"output: {dir: ~nobody-of-this-name/a}", "~nobody-of-this-name"}});
 }
 
 TEST_CASE("configuration: a run's paths hold in any folder") {

@@ -2,18 +2,19 @@
 #include "apps/config/experiment.h"
 #include "core/error.h"
 #include "tests/apps/problems.h"
+#include "tests/apps/refusals.h"
 
 #include <doctest/doctest.h>
-
-#include <array>
 
 namespace lacuna::apps {
 namespace {
 
-using test::lines_of, test::names;
+using test::check_refusals, test::lines_of, test::names;
+
+const std::string before = "model: {name: vit}\nmemory:\n  rules: ";
 
 std::vector<HoldRule> rules_of(const std::string& list) {
-  return parse_configuration("model: {name: vit}\nmemory:\n  rules: " + list + "\n", "a.yaml").memory.rules;
+  return parse_configuration(before + list + "\n", "a.yaml").memory.rules;
 }
 
 template <class Rule>
@@ -23,13 +24,7 @@ std::string written(const std::vector<Rule>& rules) {
 
 /// The message with which a list is refused.
 std::string refusal(const std::string& list) {
-  try {
-    rules_of(list);
-  } catch (const Error& error) {
-    CHECK(error.fault() == Fault::input);
-    return error.what();
-  }
-  return {};
+  return test::refusal_of([&] { rules_of(list); });
 }
 
 }  // namespace
@@ -58,23 +53,23 @@ TEST_CASE("memory.rules: every key is read, and written so that it reads back") 
 }
 
 TEST_CASE("memory.rules: what is wrong is told with its place, all at once") {
-  CHECK(names(refusal("int4"), "a.yaml:3:10", {"memory.rules", "`int4`"}));
-  CHECK(names(refusal("[int4]"), "a.yaml:3:11", {"memory.rules", "`int4`"}));
-  CHECK(names(refusal("[{path: a}]"), "a.yaml:3:11", {"memory.rules", "`hold`", "keep, exact, recompute"}));
-  CHECK(names(refusal("[{hold: int9}]"), "a.yaml:3:18", {"memory.rules: hold", "keep, exact, recompute", "`int9`"}));
-  CHECK(names(refusal("[{hold: [int4]}]"), "a.yaml:3:18", {"memory.rules: hold", "text", "a list"}));
-  CHECK(names(refusal("[{hold: int4, groups: head}]"), "a.yaml:3:32",
-              {"memory.rules: groups", "run, heads, channels", "`head`"}));
+  check_refusals(
+      before,
+      {{"int4", "a.yaml:3:10", "memory.rules|`int4`"},
+       {"[int4]", "a.yaml:3:11", "memory.rules|`int4`"},
+       {"[{path: a}]", "a.yaml:3:11", "memory.rules|`hold`|keep, exact, recompute"},
+       {"[{hold: int9}]", "a.yaml:3:18", "memory.rules: hold|keep, exact, recompute|`int9`"},
+       {"[{hold: [int4]}]", "a.yaml:3:18", "memory.rules: hold|text|a list"},
+       {"[{hold: int4, groups: head}]", "a.yaml:3:32", "memory.rules: groups|run, heads, channels|`head`"},
+       {"[{hold: int4, paht: a}]", "a.yaml:3:24", "memory.rules|\"paht\"|\"path\""},
+       {"[{hold: int4, zzzzzz: a}]", "a.yaml:3:24", "memory.rules|path, op, slot, user, hold, groups, group_size"},
+       {"[{hold: recompute, op: linear}]", "a.yaml:3:11", "`hold: recompute`|`path`"}});
   for (const std::string size : {"63", "1025", "100.5", "many", "\"256\""})
-    CHECK(names(refusal("[{hold: int4, group_size: " + size + "}]"), "a.yaml:3:36",
-                {"memory.rules: group_size", "whole number in [64, 1024]"}));
-  CHECK(names(refusal("[{hold: int4, paht: a}]"), "a.yaml:3:24", {"memory.rules", "\"paht\"", "\"path\""}));
-  CHECK(names(refusal("[{hold: int4, zzzzzz: a}]"), "a.yaml:3:24",
-              {"memory.rules", "path, op, slot, user, hold, groups, group_size"}));
+    check_refusals(before, {{"[{hold: int4, group_size: " + size + "}]", "a.yaml:3:36",
+                             "memory.rules: group_size|whole number in [64, 1024]"}});
   for (const std::string hold : {"keep", "exact", "slope2", "recompute"})
     for (const std::string groups : {"groups: heads", "group_size: 512"})
-      CHECK(names(refusal("[{hold: " + hold + ", " + groups + "}]"), "a.yaml:3:11", {"`groups`", "`hold: " + hold}));
-  CHECK(names(refusal("[{hold: recompute, op: linear}]"), "a.yaml:3:11", {"`hold: recompute`", "`path`"}));
+      check_refusals(before, {{"[{hold: " + hold + ", " + groups + "}]", "a.yaml:3:11", "`groups`|`hold: " + hold}});
   CHECK(rules_of("[{hold: keep, groups: run, group_size: 256}]").front().how == HoldRule::How::keep);
   const std::string two = refusal("[{hold: int0},\n    {path: b}]");
   CHECK(lines_of(two) == 2);
@@ -83,7 +78,7 @@ TEST_CASE("memory.rules: what is wrong is told with its place, all at once") {
 }
 
 TEST_CASE("optimizer.groups: every key is read, written and checked") {
-  const auto text = [](const std::string& list) { return "model: {name: vit}\noptimizer:\n  groups: " + list + "\n"; };
+  const auto text = [](const std::string& list) { return "model: {name: vit}\noptimizer:\n  groups: " + list; };
   const Experiment configuration =
       parse_configuration(text("[{match: \"head*\", lr_scale: 10}, {match: b, weight_decay: 0}]"), "a.yaml");
   const std::vector<GroupRule>& groups = configuration.optimizer.groups;
@@ -93,20 +88,10 @@ TEST_CASE("optimizer.groups: every key is read, written and checked") {
   CHECK_FALSE(groups[0].weight_decay);
   CHECK(groups[1].weight_decay == 0);
   CHECK(written(parse_configuration(to_yaml(configuration), "b.yaml").optimizer.groups) == written(groups));
-  const auto refused = [&](const std::string& list) -> std::string {
-    try {
-      parse_configuration(text(list), "a.yaml");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return {};
-  };
-  for (const auto& [list, place, word] :
-       std::initializer_list<std::array<std::string, 3>>{{"[{lr_scale: 2}]", "a.yaml:3:12", "`match`"},
-                                                         {"[{match: a}]", "a.yaml:3:12", "`weight_decay`"},
-                                                         {"[{match: a, lr_scale: -1}]", "a.yaml:3:33", "lr_scale"},
-                                                         {"[{match: a, lr_scal: 1}]", "a.yaml:3:23", "\"lr_scale\""}})
-    CHECK(names(refused(list), place, {word}));
+  check_refusals(text(""), {{"[{lr_scale: 2}]", "a.yaml:3:12", "`match`"},
+                            {"[{match: a}]", "a.yaml:3:12", "`weight_decay`"},
+                            {"[{match: a, lr_scale: -1}]", "a.yaml:3:33", "lr_scale"},
+                            {"[{match: a, lr_scal: 1}]", "a.yaml:3:23", "\"lr_scale\""}});
 }
 
 }  // namespace lacuna::apps

@@ -1,6 +1,7 @@
 // Sweeps as the tests run them.
 #pragma once
 
+#include "tests/apps/refusals.h"
 #include "tests/apps/report/page.h"
 
 #include <string>
@@ -28,6 +29,16 @@ inline CommandResult sweep(const TemporaryFolder& folder, std::vector<std::strin
   std::vector<std::string> arguments{"sweep", "-c", "s.yaml"};
   arguments.insert(arguments.end(), rest.begin(), rest.end());
   return run_command(folder, std::move(arguments));
+}
+
+/// Checks that sweeps are refused before a case runs; each change is the file's text after `begin`.
+inline void check_refused_sweeps(const TemporaryFolder& folder, const std::string& begin,
+                                 const std::vector<Refusal>& rows) {
+  for (const Refusal& row : rows) {
+    write_inputs(folder, begin + row.change + "\n");
+    INFO(row.change);
+    check_refusals(folder, {"sweep", "-c"}, {{"s.yaml", row.key, row.words}});
+  }
 }
 
 }  // namespace lacuna::test

@@ -3,6 +3,7 @@
 #include "apps/train/run_folder.h"
 #include "apps/train/setup.h"
 #include "core/error.h"
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -71,10 +72,10 @@ TEST_CASE("checkpoint: a manifest with anything else is refused") {
     manifest[nlohmann::json::json_pointer(change.where)] = change.value;
     const std::string message = refusal(manifest.dump());
     INFO(change.where, ": ", message);
-    CHECK(message.find(change.reason) != std::string::npos);
+    test::check_says(message, change.reason);
   }
-  CHECK(refusal("{").find("no JSON") != std::string::npos);
-  CHECK(refusal(std::string(1 << 20, '[')).find("no JSON") != std::string::npos);
+  test::check_says(refusal("{"), "no JSON");
+  test::check_says(refusal(std::string(1 << 20, '[')), "no JSON");
 }
 
 TEST_CASE("checkpoint: metrics that are about to be written again are left out, and so is what is none") {

@@ -53,8 +53,7 @@ TEST_CASE("train on cuda: losses are the CPU's up to rounding, and `exact` has t
   const StandIn stand_in;
   for (const std::string_view configuration : {vit, resnet, swin, bert}) {
     INFO(configuration);
-    const TemporaryFolder folder;
-    write_file(folder / "c.yaml", configuration);
+    const TemporaryFolder folder(configuration);
     run(folder, train({"output.dir=cpu", "train.device=cpu", "train.epochs=1"}));
     run(folder, train({"output.dir=exact", "train.device=cuda", "train.epochs=1"}));
     run(folder, train({"output.dir=keep", "train.device=cuda", "train.epochs=1", "memory.policy=keep"}));
@@ -74,8 +73,7 @@ TEST_CASE("cuda: a plan's bytes are those of a step there") {
     for (const std::string memory_settings :
          {"{policy: exact}", "{policy: mesa}", "{policy: exact, offload: host, offload_buffer: 20KiB}"}) {
       INFO(configuration, memory_settings);
-      const TemporaryFolder folder;
-      write_file(folder / "c.yaml", configuration);
+      const TemporaryFolder folder(configuration);
       const std::vector<std::string> settings{"-c",     "c.yaml", "train.device=cuda",        "train.graph=false",
                                               "--json", "-",      "memory=" + memory_settings};
       const auto memory = [&](std::vector<std::string> command) {
@@ -89,8 +87,7 @@ TEST_CASE("cuda: a plan's bytes are those of a step there") {
 
 TEST_CASE("cuda: runs go on on the CPU and back, and eval and predict read both") {
   const StandIn stand_in;
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   for (const std::string device : {"cpu", "cuda"}) {
     const std::string other = device == "cpu" ? "cuda" : "cpu";
     const std::string rate = "schedule={name: constant}";  // whatever the number of epochs
@@ -108,8 +105,7 @@ TEST_CASE("cuda: runs go on on the CPU and back, and eval and predict read both"
 
 TEST_CASE("cuda: f16, bf16 and tf32 train, and what needs the CPU is refused with its key") {
   const StandIn stand_in;
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   run(folder, train({"output.dir=f32", "train.device=cuda", "train.epochs=1"}));
   for (const std::string precision : {"bf16", "f16", "tf32"}) {
     run(folder,
@@ -118,9 +114,7 @@ TEST_CASE("cuda: f16, bf16 and tf32 train, and what needs the CPU is refused wit
   }
   const auto refused = [&](const std::string& key, std::vector<std::string> settings) {
     settings.insert(settings.end(), {"output.dir=refused"});
-    const CommandResult result = run_command(folder, train(std::move(settings)));
-    CHECK(result.code == 2);
-    CHECK(result.error.find(key) != std::string::npos);
+    check_refused(folder, train(std::move(settings)), {key});
     CHECK(!fs::exists(folder / "refused"));
   };
   refused("memory.offload", {"train.device=cuda", "memory.offload=saved"});

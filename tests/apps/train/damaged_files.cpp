@@ -1,5 +1,6 @@
 #include "apps/train/damaged_files.h"
 
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -20,7 +21,7 @@ TEST_CASE("train: damaged files are listed, whatever else is in the metrics") {
 )";
   const apps::DamagedInRun damaged = apps::damaged_in_run(folder / "metrics.jsonl");
   CHECK(damaged.files == 2);
-  for (const char* const seen : {"a: short", "d: empty"}) CHECK(damaged.text.find(seen) != std::string::npos);
+  for (const char* const seen : {"a: short", "d: empty"}) check_says(damaged.text, seen);
 }
 
 }  // namespace lacuna::test

@@ -27,22 +27,26 @@ TEST_CASE("measure: what is planned on meta is what a step takes, for every case
 }
 
 TEST_CASE("measure: so it is under policies that code, mask, derive and run again") {
-  for (const char* const model : {"{name: vit_cifar, num_classes: 10, depth: 3}", "{name: resnet20, num_classes: 10}"})
-    for (const char* const precision : {"f32", "bf16"})
-      for (const std::string memory :
-           {"policy: mesa", "policy: fixed, bits: 8", "policy: fixed, bits: 4", "policy: fixed, bits: 2",
-            "policy: fixed, bits: 4, recompute: [\"{}\"]", "policy: mesa, recompute: [\"{}\"]"}) {
-        const char* const blocks =
-            std::string_view(model).find("vit") != std::string_view::npos ? "blocks.*" : "layer?.*";
-        const Experiment with = parse_configuration(
-            fmt::format("model: {}\nmemory: {{{}}}\ntrain: {{batch_size: 8, threads: 2, precision: {}}}\n", model,
-                        fmt::format(fmt::runtime(memory), blocks), precision),
-            "a.yaml");
-        INFO(model, " ", memory, " ", precision);
-        const Measurement planned = measure(with, Device::meta), measured = measure(with, Device::cpu);
-        CHECK(planned.memory == measured.memory);
-        CHECK(planned.peak == measured.peak);
-      }
+  const std::vector<std::string> memories{"policy: mesa",
+                                          "policy: fixed, bits: 8",
+                                          "policy: fixed, bits: 4",
+                                          "policy: fixed, bits: 2",
+                                          "policy: fixed, bits: 4, recompute: [\"{}\"]",
+                                          "policy: mesa, recompute: [\"{}\"]"};
+  // Every pair of a policy, a precision and a model.
+  for (std::size_t i = 0; i < memories.size(); ++i)
+    for (const bool half : {false, true}) {
+      const bool is_vit = (i % 2 == 0) == half;
+      const Experiment with = parse_configuration(
+          fmt::format("model: {}\nmemory: {{{}}}\ntrain: {{batch_size: 4, threads: 2, precision: {}}}\n",
+                      is_vit ? "{name: vit_cifar, num_classes: 10, depth: 2}" : "{name: resnet20, num_classes: 10}",
+                      fmt::format(fmt::runtime(memories[i]), is_vit ? "blocks.*" : "layer?.*"), half ? "bf16" : "f32"),
+          "a.yaml");
+      INFO(is_vit, " ", memories[i], " ", half);
+      const Measurement planned = measure(with, Device::meta), measured = measure(with, Device::cpu);
+      CHECK(planned.memory == measured.memory);
+      CHECK(planned.peak == measured.peak);
+    }
 }
 
 TEST_CASE("measure: so it is where a measurement comes due within a step of several parts") {

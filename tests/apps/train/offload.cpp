@@ -19,8 +19,7 @@ std::vector<std::string> train(const std::string& dir, std::vector<std::string> 
 }  // namespace
 
 TEST_CASE("offload: a run has the weights that it has without, and leaves no file") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", wide_vit);
+  const TemporaryFolder folder(wide_vit);
   fs::create_directory(folder / "disk");
   for (const std::string memory : {"policy: exact", "policy: fixed, bits: 4", "policy: exact, recompute: [blocks.1]"}) {
     CAPTURE(memory);
@@ -38,17 +37,16 @@ TEST_CASE("offload: a run has the weights that it has without, and leaves no fil
 }
 
 TEST_CASE("offload: a full disk and a used-up budget keep tensors in memory, and a killed run leaves nothing") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", wide_vit);
+  const TemporaryFolder folder(wide_vit);
   fs::create_directory(folder / "disk");
   run(folder, train("plain", {}));
   const CommandResult budget =
       run(folder, train("budget", {"memory={offload: disk, offload_budget: 1MiB, offload_buffer: 1MiB}"}));
-  CHECK(budget.error.find("memory.offload: the budget is used up") != std::string::npos);
+  check_says(budget.error, "memory.offload: the budget is used up");
   const CommandResult full = run_command(folder, train("full", {"memory={offload: disk, offload_buffer: 1MiB}"}),
                                          {.file = std::int64_t{2} << 20});
   CHECK(full.code == 0);
-  CHECK(full.error.find("memory.offload: the disk of") != std::string::npos);
+  check_says(full.error, "memory.offload: the disk of");
   for (const char* const name : {"budget", "full"})
     CHECK(read_file(folder / name / "last/model.safetensors") == read_file(folder / "plain/last/model.safetensors"));
 
@@ -60,8 +58,7 @@ TEST_CASE("offload: a full disk and a used-up budget keep tensors in memory, and
 }
 
 TEST_CASE("offload: a plan counts what lies on the disk, and auto keeps its budget with one") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", wide_vit);
+  const TemporaryFolder folder(wide_vit);
   fs::create_directory(folder / "disk");
   const auto peak = [&](const std::string& memory) {
     return run(folder, {"plan", "-c", "c.yaml", "memory={" + memory + "}", "--json", "-"})
@@ -81,13 +78,12 @@ TEST_CASE("offload: a plan counts what lies on the disk, and auto keeps its budg
 }
 
 TEST_CASE("offload: settings without effect and folders that are not there are refused") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", wide_vit);
-  for (const char* const memory :
-       {"offload: nowhere", "offload_budget: 1GiB", "offload_buffer: 1MiB", "offload: ., offload_budget: much"}) {
-    CAPTURE(memory);
-    CHECK(run_command(folder, train("r", {fmt::format("memory={{{}}}", memory)})).code == 2);
-  }
+  const TemporaryFolder folder(wide_vit);
+  check_refusals(folder, train("r", {}),
+                 {{"memory={offload: nowhere}", "memory.offload", "nowhere"},
+                  {"memory={offload_budget: 1GiB}", "memory.offload_budget"},
+                  {"memory={offload_buffer: 1MiB}", "memory.offload_buffer"},
+                  {"memory={offload: ., offload_budget: much}", "memory.offload_budget", "much"}});
 }
 
 }  // namespace lacuna::test

@@ -31,17 +31,16 @@ constexpr std::string_view large =
     "train: {epochs: 2, batch_size: 256, threads: 1}\n";
 
 TEST_CASE("out of memory: a run under a limit on addresses says what would fit, and that fits") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", large);
-  REQUIRE(run_command(folder, train({"output.dir=r", "train.batch_size=64", "train.steps=1"})).code == 0);
+  const TemporaryFolder folder(large);
+  test::run(folder, train({"output.dir=r", "train.batch_size=64", "train.steps=1"}));
   const std::string before = read_file(folder / "r/last/model.safetensors");
   const Limits limits{.address = 330 * mebibyte};
   const CommandResult refused = run_command(folder, {"train", "--resume", "r", "train.batch_size=256"}, limits);
   INFO(refused.error);
   CHECK(refused.code == 1);
   CHECK(refused.error.find("lacuna: out of memory: training with batches of 256 needs ") == 0);
-  CHECK(refused.error.find("ulimit -v") != std::string::npos);
-  CHECK(refused.error.find("saved       linear            blocks.") != std::string::npos);
+  check_says(refused.error, "ulimit -v");
+  check_says(refused.error, "saved       linear            blocks.");
   CHECK(read_file(folder / "r/last/model.safetensors") == before);
 
   const std::string batch = between(refused.error, "\n  train.batch_size=", ":");
@@ -60,12 +59,11 @@ TEST_CASE("out of memory: a run under a limit on addresses says what would fit, 
         0);
   const CommandResult timed = run_command(folder, {"bench", "-c", "c.yaml"}, limits);
   CHECK(timed.code == 1);
-  CHECK(timed.error.find("\n  train.batch_size=") != std::string::npos);
+  check_says(timed.error, "\n  train.batch_size=");
 }
 
 TEST_CASE("out of memory: auto with too large a budget says which fits, and that does") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", std::string(large) + "memory: {policy: auto, budget: 1GiB}\n");
+  const TemporaryFolder folder(std::string(large) + "memory: {policy: auto, budget: 1GiB}\n");
   const Limits limits{.address = 330 * mebibyte};
   for (const std::string of : {"peak", "saved"}) {
     const std::vector<std::string> run = train({"output.dir=r", "train.steps=1", "--overwrite"});
@@ -87,8 +85,7 @@ TEST_CASE("out of memory: auto with too large a budget says which fits, and that
 }
 
 TEST_CASE("out of memory: under any limit on addresses a run ends with a message or trains") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   int trained = 0;
   for (const std::int64_t limit : {60, 90, 110, 120, 130, 140, 150, 200, 300}) {
     const CommandResult result =
@@ -102,23 +99,21 @@ TEST_CASE("out of memory: under any limit on addresses a run ends with a message
 }
 
 TEST_CASE("out of memory: under any limit on data a run ends with a message or trains") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   int trained = 0;
   for (const std::int64_t limit : {20, 30, 40, 60, 90, 140, 200}) {
     const CommandResult result =
         run_command(folder, train({"output.dir=r", "train.steps=2", "--overwrite"}), {.data = limit * mebibyte});
     INFO(limit, " MiB: ", result.code, " ", result.error);
     CHECK((result.code == 0 || result.code == 1));
-    if (result.code == 1) CHECK(result.error.find("ulimit -") != std::string::npos);
+    if (result.code == 1) check_says(result.error, "ulimit -");
     trained += result.code == 0 ? 1 : 0;
   }
   CHECK(trained > 0);
 }
 
 TEST_CASE("memory.budget_of: process bounds what the system counts of a run") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", large);
+  const TemporaryFolder folder(large);
   const auto with = [&](const std::string& budget) {
     return run_command(folder, train({"output.dir=r", "train.steps=3", "--overwrite", "--json", "-",
                                       "memory={policy: auto, budget_of: process, budget: " + budget + "}"}));
@@ -132,7 +127,7 @@ TEST_CASE("memory.budget_of: process bounds what the system counts of a run") {
   }
   const CommandResult refused = with("20MiB");  // the program alone takes more
   CHECK(refused.code == 2);
-  CHECK(refused.error.find("memory.budget") != std::string::npos);
+  check_says(refused.error, "memory.budget");
 }
 
 #endif
@@ -161,8 +156,8 @@ TEST_CASE("out of memory: the advice is checked under the rules of the configura
   INFO(advice);
   smaller.train.batch_size = std::stoll(between(advice, "\n  train.batch_size=", ":"));
   CHECK(highest_need(measure(smaller, Device::meta)) <= available);
-  CHECK(advice.find("\n  train.accumulate=2: ") != std::string::npos);
-  CHECK(advice.find("\n  memory.policy=auto memory.budget=") != std::string::npos);
+  check_says(advice, "\n  train.accumulate=2: ");
+  check_says(advice, "\n  memory.policy=auto memory.budget=");
 }
 
 TEST_CASE("out of memory: an error in the midst of a run gets plans for what there was") {
@@ -187,12 +182,11 @@ TEST_CASE("out of memory: an error in the midst of a run gets plans for what the
     throw_out_of_memory(7 << 20, "by tensors");
   });
   INFO(tensors);
-  CHECK(tensors.find("7.00 MiB asked for by tensors in linear of blocks.1.mlp.fc1; tensors hold 1.00 MiB") !=
-        std::string::npos);
-  CHECK(tensors.find("\n  train.batch_size=") != std::string::npos);
+  check_says(tensors, "7.00 MiB asked for by tensors in linear of blocks.1.mlp.fc1; tensors hold 1.00 MiB");
+  check_says(tensors, "\n  train.batch_size=");
   const std::string heap = message([]() -> int { throw std::bad_alloc(); });
-  CHECK(heap.find("the program asked for memory outside of tensors; tensors held up to ") != std::string::npos);
-  CHECK(heap.find("\n  train.batch_size=") != std::string::npos);
+  check_says(heap, "the program asked for memory outside of tensors; tensors held up to ");
+  check_says(heap, "\n  train.batch_size=");
   CHECK(message([]() -> int { fail("other"); }) == "other");
 }
 

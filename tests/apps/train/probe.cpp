@@ -79,9 +79,10 @@ TEST_CASE("train: a probe of a folder may read the mean of the patches besides")
   CHECK(of_run.at("val_accuracy") == read_json(folder / "r/summary.json").at("val_accuracy"));
   const nlohmann::json of_base = run(folder, {"eval", "base/last", "--json", "-"}).json();
   CHECK(of_run.at("parameters").get<int>() == of_base.at("parameters").get<int>() + 8 * 10);
-  CHECK(run_command(folder, {"export", "r", "exported"}).code == 2);  // timm has no such model
+  check_refusals(folder, {"export", "r"}, {{"exported", "token_avg"}});  // timm has no such model
   run(folder, {"train", "--resume", "r", "train.epochs=4"});
-  CHECK(run_command(folder, train({"output.dir=other", "model.from=base/last", "model.global_pool=avg"})).code == 2);
+  check_refusals(folder, train({"output.dir=other", "model.from=base/last"}),
+                 {{"model.global_pool=avg", "global_pool"}});
 }
 
 TEST_CASE("train: a resumed probe goes on to the same bits, without the weights that it began with") {
@@ -97,9 +98,7 @@ TEST_CASE("train: a resumed probe goes on to the same bits, without the weights 
     check_same_checkpoint(folder, "whole", parts);
   }
   CHECK(names_in(folder / "whole/last").contains("heads.safetensors"));
-  const CommandResult other = run_command(folder, {"train", "--resume", "whole", "train.epochs=4", "task.rates=[1]"});
-  CHECK(other.code == 2);
-  CHECK(other.error.find("task.rates") != std::string::npos);
+  check_refusals(folder, {"train", "--resume", "whole", "train.epochs=4"}, {{"task.rates=[1]", "task.rates"}});
 }
 
 TEST_CASE("train: a probe that is stopped while it computes features goes on") {
@@ -119,32 +118,30 @@ TEST_CASE("train: features are computed without augmentation, which is said") {
   run(folder, train({"output.dir=plain"}));
   const CommandResult augmented =
       run(folder, train({"output.dir=augmented", "data.augment=crop_flip", "data.mixup=0.8", "data.repeats=2"}));
-  for (const char* const key : {"data.augment", "data.mixup", "data.repeats"})
-    CHECK(augmented.error.find(key) != std::string::npos);
+  for (const char* const key : {"data.augment", "data.mixup", "data.repeats"}) check_says(augmented.error, key);
   check_same_checkpoint(folder, "plain", "augmented");
   run(folder, train({"output.dir=drawn", "data.sampler=balanced"}));  // by classes
   CHECK(read_file(folder / "drawn/last/heads.safetensors") != read_file(folder / "plain/last/heads.safetensors"));
 }
 
 TEST_CASE("train: what a probe cannot have beside it is refused") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", probe);
-  check_refused(folder, {{{"task.rates=[]"}, "task.rates"},
-                         {{"task.rates=[1, 1]"}, "task.rates"},
-                         {{"task.rates=[0]"}, "rates"},
-                         {{"freeze.train=[\"@head\"]"}, "freeze.train"},
-                         {{"freeze.freeze=[\"blocks.*\"]"}, "freeze.freeze"},
-                         {{"adapter.name=lora"}, "adapter.name"},
-                         {{"optimizer.layer_decay=0.5"}, "optimizer.layer_decay"},
-                         {{"train.clip_norm=1"}, "train.clip_norm"},
-                         {{"train.ema_decay=0.9"}, "train.ema_decay"},
-                         {{"data.broken=skip"}, "data.broken"},
-                         {{"model.name=deit_distilled"}, "one head"}});
+  const TemporaryFolder folder(probe);
+  check_refusals(folder, train({}),
+                 {{"task.rates=[]", "task.rates"},
+                  {"task.rates=[1, 1]", "task.rates"},
+                  {"task.rates=[0]", "rates"},
+                  {"freeze.train=[\"@head\"]", "freeze.train"},
+                  {"freeze.freeze=[\"blocks.*\"]", "freeze.freeze"},
+                  {"adapter.name=lora", "adapter.name"},
+                  {"optimizer.layer_decay=0.5", "optimizer.layer_decay"},
+                  {"train.clip_norm=1", "train.clip_norm"},
+                  {"train.ema_decay=0.9", "train.ema_decay"},
+                  {"data.broken=skip", "data.broken"},
+                  {"model.name=deit_distilled", "one head"}});
 }
 
 TEST_CASE("plan: a probe's features are counted, and its heads") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", probe);
+  const TemporaryFolder folder(probe);
   const nlohmann::json planned = run(folder, {"plan", "-c", "c.yaml", "model.from=\"\"", "--json", "-"}).json();
   const std::int64_t width = 8, classes = 10;
   CHECK(planned.at("features") == (35 + 20) * (width * 4 + 8));

@@ -13,11 +13,10 @@ bool notes(pid_t process, int signal) {
 
 TEST_CASE("signals: at any moment of a matrix product, and again and again") {
   // oneDNN's kernels use the stack pointer as a register: a handler on their thread would overwrite what it points to.
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml",
-             "model: {name: vit, image_size: 32, patch_size: 8, embed_dim: 96, depth: 3, num_heads: 3}\n"
-             "data: {name: shapes, train_size: 320, val_size: 10}\n"
-             "train: {epochs: 1000, batch_size: 32, threads: 1}\n");
+  const TemporaryFolder folder(
+      "model: {name: vit, image_size: 32, patch_size: 8, embed_dim: 96, depth: 3, num_heads: 3}\n"
+      "data: {name: shapes, train_size: 320, val_size: 10}\n"
+      "train: {epochs: 1000, batch_size: 32, threads: 1}\n");
   for (int i = 0; i < 6; ++i) {
     std::string run = "r";
     run += std::to_string(i);
@@ -34,8 +33,7 @@ TEST_CASE("signals: at any moment of a matrix product, and again and again") {
 }
 
 TEST_CASE("train: a signal ends the step, saves, and is told by the exit code") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     const CommandResult result = stop_after(folder, 3, signal);
     INFO(result.error);
@@ -47,8 +45,7 @@ TEST_CASE("train: a signal ends the step, saves, and is told by the exit code") 
 }
 
 TEST_CASE("train: a signal during an evaluation ends it too") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   CHECK(stop_in_evaluation(folder, 4, {}).code == 128 + SIGTERM);
   const nlohmann::json place = read_json(folder / "r/last/checkpoint.json").at("progress");
   CHECK(place.at("step") == 4);
@@ -59,8 +56,7 @@ TEST_CASE("train: a signal during an evaluation ends it too") {
 }
 
 TEST_CASE("train: a signal during the last evaluation leaves the run to be gone on with") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   for (const auto& [steps, end] : {std::pair{4U, "train.epochs=1"}, std::pair{3U, "train.steps=3"}}) {
     CHECK(stop_in_evaluation(folder, steps, {end, "schedule.warmup_epochs=0"}).code == 128 + SIGTERM);
     CHECK(run_command(folder, {"train", "--resume", "r", "data.val_size=10"}).code == 0);
@@ -70,8 +66,7 @@ TEST_CASE("train: a signal during the last evaluation leaves the run to be gone 
 }
 
 TEST_CASE("train: a signal before the first step is noted too") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   for (const int signal : {SIGINT, SIGTERM}) {
     CommandRun run(folder, train({"output.dir=r", "model.embed_dim=64", "model.depth=24"}));
     while (run.running() && !notes(run.process(), signal)) std::this_thread::yield();
@@ -80,7 +75,7 @@ TEST_CASE("train: a signal before the first step is noted too") {
     const CommandResult result = run.wait();
     INFO(result.error);
     CHECK(result.code == 128 + signal);
-    CHECK(result.out.find("stopped by a signal after step 0") != std::string::npos);
+    check_says(result.out, "stopped by a signal after step 0");
     CHECK(read_json(folder / "r/last/checkpoint.json").at("progress").at("step") == 0);
     CHECK(run_command(folder, {"train", "--resume", "r", "train.steps=1"}).code == 0);
     fs::remove_all(folder / "r");
@@ -88,8 +83,7 @@ TEST_CASE("train: a signal before the first step is noted too") {
 }
 
 TEST_CASE("train: the same SIGTERM or SIGHUP twice, as timeout sends it to a process and its group, is one") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   for (const int signal : {SIGTERM, SIGHUP}) {
     CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=2048",
                                   "train.batch_size=512", "train.accumulate=1"}));
@@ -104,8 +98,7 @@ TEST_CASE("train: the same SIGTERM or SIGHUP twice, as timeout sends it to a pro
 }
 
 TEST_CASE("train: a second signal ends at once") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   for (const auto& [first, second] : {std::pair{SIGTERM, SIGINT}, {SIGINT, SIGINT}}) {
     CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=2048",
                                   "train.batch_size=512", "train.accumulate=1"}));
@@ -121,8 +114,7 @@ TEST_CASE("train: a second signal ends at once") {
 }
 
 TEST_CASE("train: notices of a batch system, again and again, are one request") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   CommandRun run(folder, train({"output.dir=r", "model.image_size=64", "model.embed_dim=64", "data.train_size=2048",
                                 "train.batch_size=512", "train.accumulate=1"}));
   while (run.running() && lines_in(folder / "r/metrics.jsonl") < 1) std::this_thread::yield();
@@ -135,8 +127,7 @@ TEST_CASE("train: notices of a batch system, again and again, are one request") 
 }
 
 TEST_CASE("train: a signal that was ignored at the start stays ignored") {
-  const TemporaryFolder folder;
-  write_file(folder / "c.yaml", vit);
+  const TemporaryFolder folder(vit);
   for (const int signal : {SIGINT, SIGTERM}) {
     ::signal(signal, SIG_IGN);
     CommandRun run(folder, train({"output.dir=r", "train.epochs=1000000", "--overwrite"}));

@@ -1,12 +1,13 @@
 // Training runs of the built command, small enough for a test.
 #pragma once
 
-#include "tests/apps/commands/command_run.h"
+#include "tests/apps/refusals.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -37,17 +38,21 @@ inline std::vector<std::string> train(std::vector<std::string> rest) {
   return arguments;
 }
 
-/// Trains c.yaml with each of the overrides, which are wrong: exit code 2, an error with the word, no run folder.
-inline void check_refused(const TemporaryFolder& folder,
-                          const std::vector<std::pair<std::vector<std::string>, std::string>>& cases) {
-  for (const auto& [overrides, word] : cases) {
-    const CommandResult result = run_command(folder, train(overrides));
-    INFO(result.error);
-    CHECK(result.code == 2);
-    CHECK(result.error.find(word) != std::string::npos);
-    CHECK_FALSE(fs::exists(folder / "runs"));
+/// A folder with c.yaml and its run `r`, of two steps: a copy of one that is trained once for all tests with the same
+/// changes.
+struct TrainedFolder : TemporaryFolder {
+  explicit TrainedFolder(const std::vector<std::string>& changes = {"train.steps=2"}, std::string_view text = vit)
+      : TemporaryFolder(text) {
+    static std::map<std::pair<std::vector<std::string>, std::string>, TemporaryFolder> trained;
+    const auto [first, is_new] = trained.try_emplace({changes, std::string(text)}, text);
+    if (is_new) {
+      std::vector<std::string> words = train(changes);
+      words.emplace_back("output.dir=r");
+      run(first->second, words);
+    }
+    fs::copy(first->second / "r", *this / "r", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
-}
+};
 
 inline std::size_t lines_in(const fs::path& path) {
   const std::string text = read_file(path);

@@ -23,7 +23,7 @@ class OpenedFiles {
   }
 
  private:
-  std::recursive_mutex mutex_;  // what is opened may open others
+  std::recursive_mutex mutex_;  // an opener may call get
   std::map<std::pair<std::type_index, std::string>, std::shared_ptr<const void>> values_;
 };
 

@@ -106,6 +106,8 @@ class InputReader {
   virtual ~InputReader() = default;
   /// The fields of a sample, without targets.
   virtual const SampleFields& fields() const = 0;
+  /// Of texts, with the names of the tokens.
+  virtual Vocabulary vocabulary() const { return {}; }
   /// Sets the tensors of `sample`. An unreadable input is the input's fault.
   virtual void read(std::string_view input, Sample& sample) const = 0;
   /// The same for a pair of inputs; throws if the data set has no pairs.

@@ -83,6 +83,8 @@ std::optional<Evaluation> evaluation_in(const ordered_json& json, const char* ke
 TaskTotals totals_in(const ordered_json& json, const char* key, std::string_view origin) {
   const ordered_json& value = field(json, key, origin);
   TaskTotals totals{.loss_sum = number_in(value, "loss_sum", origin), .samples = count_in(value, "samples", origin)};
+  // Earlier checkpoints weigh losses by samples.
+  totals.weight = value.contains("weight") ? number_in(value, "weight", origin) : static_cast<double>(totals.samples);
   const auto read_numbers = [&](const char* name, std::map<std::string, std::vector<double>>& by_metric) {
     for (const auto& [metric, numbers] : object_in(value, name, origin).items()) {
       if (!numbers.is_array() ||
@@ -101,7 +103,11 @@ ordered_json to_json(const Progress& progress) {
   return {{"step", progress.step},
           {"epochs_evaluated", progress.epochs_evaluated},
           {"totals",
-           {{"loss_sum", totals.loss_sum}, {"samples", totals.samples}, {"sums", totals.sums}, {"kept", totals.kept}}},
+           {{"loss_sum", totals.loss_sum},
+            {"weight", totals.weight},
+            {"samples", totals.samples},
+            {"sums", totals.sums},
+            {"kept", totals.kept}}},
           {"train_loss", progress.train_loss},
           {"evaluated", progress.evaluated},
           {"last", to_json(progress.last)},

@@ -16,7 +16,8 @@ struct Prediction {
     std::string name;
     double probability;
   };
-  using Value = std::variant<double, std::int64_t, std::string, std::vector<double>, std::vector<std::string>>;
+  using Value = std::variant<double, std::int64_t, std::string, std::vector<double>, std::vector<std::string>,
+                             std::vector<std::vector<double>>, std::vector<std::vector<std::string>>>;
 
   std::vector<Class> classes{};  // by number; empty: the task has none
   /// The key under which classes of probability 0.5 or more are listed, if a sample may have several; empty: it has

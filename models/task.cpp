@@ -42,6 +42,7 @@ std::vector<std::pair<std::string, double>> TaskTotals::values(const Task& task)
 
 void TaskTotals::add(const TaskTotals& other) {
   loss_sum += other.loss_sum;
+  weight += other.weight;
   samples += other.samples;
   for (const auto& [name, more] : other.sums) {
     std::vector<double>& mine = sums[name];
@@ -62,8 +63,8 @@ TaskTotals sum_of(std::span<const TaskTotals> parts) {
 
 std::vector<TaskTotals> all_totals(const TaskTotals& mine, const Task& task, Communicator& ranks) {
   if (ranks.size() == 1) return {mine};
-  // [samples, loss_sum], and the numbers of each metric behind their count
-  std::vector<double> numbers{static_cast<double>(mine.samples), mine.loss_sum};
+  // [samples, loss_sum, weight], and the numbers of each metric behind their count
+  std::vector<double> numbers{static_cast<double>(mine.samples), mine.loss_sum, mine.weight};
   for (const Metric& metric : task.metrics()) {
     const auto& by_name = metric.keeps ? mine.kept : mine.sums;
     const auto found = by_name.find(metric.name);
@@ -73,8 +74,8 @@ std::vector<TaskTotals> all_totals(const TaskTotals& mine, const Task& task, Com
   }
   std::vector<TaskTotals> all;
   for (const std::vector<double>& of_rank : all_gather_numbers(ranks, numbers)) {
-    TaskTotals totals{.loss_sum = of_rank[1], .samples = static_cast<std::int64_t>(of_rank[0])};
-    auto next = of_rank.begin() + 2;
+    TaskTotals totals{.loss_sum = of_rank[1], .weight = of_rank[2], .samples = static_cast<std::int64_t>(of_rank[0])};
+    auto next = of_rank.begin() + 3;
     for (const Metric& metric : task.metrics()) {
       const auto count = static_cast<std::int64_t>(*next++);
       if (count > 0) (metric.keeps ? totals.kept : totals.sums)[metric.name] = {next, next + count};
@@ -85,7 +86,7 @@ std::vector<TaskTotals> all_totals(const TaskTotals& mine, const Task& task, Com
   return all;
 }
 
-void RunningTotals::add(const TaskResult& result, std::int64_t samples) {
+void RunningTotals::add(const TaskResult& result, std::int64_t samples, double weight) {
   const Tensor& loss = result.loss.tensor();
   if (!loss_sum_.defined()) {
     loss_sum_ = Tensor::zeros({}, DType::f64, loss.device());
@@ -93,12 +94,13 @@ void RunningTotals::add(const TaskResult& result, std::int64_t samples) {
       sums_.push_back(Tensor::zeros({metric.sums}, DType::f64, loss.device()));
     kept_.resize(sums_.size());
   }
-  add_to_sums(loss.device(), static_cast<double>(samples), loss, loss_sum_);
+  add_to_sums(loss.device(), weight, loss, loss_sum_);
   if (result.sums_of_host)
     left_to_host_.push_back(result.sums_of_host);
   else
     add_sums(result.sums);
   samples_ += samples;
+  weight_ += weight;
 }
 
 void RunningTotals::add_sums(const std::vector<Tensor>& sums) {
@@ -119,6 +121,7 @@ TaskTotals RunningTotals::read(Communicator& ranks) {
   TaskTotals totals;
   if (loss_sum_.defined()) {
     totals.samples = samples_;
+    totals.weight = weight_;
     if (loss_sum_.device() == Device::meta) return totals;  // it holds no values
     totals.loss_sum = loss_sum_.item();
     for (std::size_t i = 0; i < sums_.size(); ++i)

@@ -39,7 +39,7 @@ enum class TaskMode : std::uint8_t { train, evaluate };
 
 /// Results of one batch. Nothing in it has been read by the host.
 struct TaskResult {
-  Variable loss;             // [], mean over the batch's samples
+  Variable loss;             // [], a mean of which Task::weight tells the weight
   std::vector<Tensor> sums;  // f64 [metric.sums], or any number of them where it keeps them; for each metric in order
   /// In place of `sums` where the host counts: gives them, after the work of a cuda device on the batch.
   std::function<std::vector<Tensor>()> sums_of_host{};
@@ -64,8 +64,12 @@ class Task {
 
   /// The fields of a sample that it reads beside the model's inputs, such as `labels`.
   virtual SampleFields targets() const = 0;
+  /// How much the loss of `run` weighs beside those of other batches: a loss of several is Σ weight · loss / Σ weight.
+  /// Tasks whose loss is a mean of labelled tokens, say, count these, so that it does not depend on how samples are cut
+  /// into micro-batches, ranks and batches of an evaluation. 0: the batch has nothing to learn from.
+  virtual double weight(const Batch& batch, TaskMode /*mode*/) const { return static_cast<double>(batch.samples); }
   /// Whether training reads its batch by kernels alone: then the batch may lie on the model's device, and steps can be
-  /// captured (models/trainer_graph.cpp).
+  /// captured (models/trainer_graph.cpp). The weight of such a batch is its number of samples.
   virtual bool reads_by_kernels() const { return false; }
   /// Runs the model over a batch; the loss is recorded if a tape is recording. Move the batch to free what forward
   /// needs no longer.
@@ -103,12 +107,14 @@ class Task {
 
 /// Loss and metrics of several batches, on the host.
 struct TaskTotals {
-  double loss_sum = 0;  // Σ loss of a batch · its samples
+  double loss_sum = 0;  // Σ loss of a batch · its weight
+  double weight = 0;    // Σ Task::weight
   std::int64_t samples = 0;
   std::map<std::string, std::vector<double>> sums{};  // by metric
   std::map<std::string, std::vector<double>> kept{};  // of metrics that keep their numbers
 
-  double loss() const { return loss_sum / static_cast<double>(samples); }
+  /// 0 where nothing has a weight.
+  double loss() const { return weight > 0 ? loss_sum / weight : 0; }
   /// An error where nothing was added for the metric.
   double value(const Metric& metric) const;
   /// By name, in the order of the task's metrics.
@@ -123,7 +129,7 @@ std::vector<TaskTotals> all_totals(const TaskTotals& mine, const Task& task, Com
 class RunningTotals {
  public:
   explicit RunningTotals(const Task& task) : task_(task) {}
-  void add(const TaskResult& result, std::int64_t samples);
+  void add(const TaskResult& result, std::int64_t samples, double weight);
   /// Lets the host count what is left to it, so that tensors of the batch are freed.
   void count_on_host();
   /// Reads the sums, over all ranks.
@@ -138,6 +144,7 @@ class RunningTotals {
   std::vector<Tensor> sums_;
   std::vector<std::vector<Tensor>> kept_;  // of each metric that keeps its numbers
   std::int64_t samples_ = 0;
+  double weight_ = 0;
 };
 
 /// The help of the option that several tasks have.

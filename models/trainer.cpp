@@ -93,14 +93,19 @@ std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches
   while (std::optional<Batch> batch = loader.next()) {
     if (stop && stop()) return {};
     std::ranges::move(batch->damaged, std::back_inserter(left_out));
-    const std::int64_t samples = batch->samples;
+    const auto add_to = [&](RunningTotals& sums) {
+      const std::int64_t samples = batch->samples;
+      if (samples == 0) return;
+      const double weight = task.weight(*batch, TaskMode::evaluate);
+      sums.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples, weight);
+    };
     if (ranks.size() == 1) {
-      if (samples > 0) running.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples);
+      add_to(running);
       running.count_on_host();
       continue;
     }
     RunningTotals part(task);
-    if (samples > 0) part.add(task.run(model, std::move(*batch), TaskMode::evaluate), samples);
+    add_to(part);
     totals.add(part.read(ranks));
   }
   if (ranks.size() == 1) totals = running.read(ranks);
@@ -108,6 +113,9 @@ std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches
   if (std::ssize(left_out) == batches.samples())
     reject("{}: all {} files to evaluate on are damaged. The first: {}: {}", batches.info().name, left_out.size(),
            left_out.front().file, left_out.front().why);
+  if (totals.weight == 0)
+    reject("{}: expected samples to evaluate on with something to predict: none of the {} has a label",
+           batches.info().name, totals.samples);
   Evaluation evaluation{.loss = totals.loss(), .samples = totals.samples, .left_out = std::move(left_out)};
   for (const auto& [name, value] : totals.values(task)) evaluation.metrics[name] = value;
   return evaluation;

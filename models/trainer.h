@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,7 +60,7 @@ struct StepHooks {
 };
 
 struct StepResult {
-  double loss = 0;                      // mean over all samples; 0 on `meta`
+  double loss = 0;                      // of the whole batch; 0 on `meta`
   double gradient_norm = 0;             // of all gradients together, before clipping; 0 on `meta`
   std::string nonfinite{};              // a parameter whose gradient is not finite; empty: none
   bool updated = false;                 // whether any parameter was
@@ -130,9 +131,10 @@ class Trainer {
   ~Trainer();
 
   /// Trains on the micro-batches of one batch; of several ranks, on this one's part of it. Random draws depend on
-  /// `number`, the number of the step in the run. The gradients are those of the mean loss over all samples of all
-  /// ranks. If a gradient is not finite, no parameter is updated; in backward, parameters before it may be. Gradients
-  /// are released. A batch of one part that is moved here is freed as soon as forward needs it no longer.
+  /// `number`, the number of the step in the run. Loss and gradients are those of the whole batch of all ranks, however
+  /// it is cut: a part counts by its weight (Task::weight). If a gradient is not finite, no parameter is updated; in
+  /// backward, parameters before it may be. Gradients are released. A batch of one part that is moved here is freed as
+  /// soon as forward needs it no longer.
   StepResult step(std::vector<Batch> batch, std::int64_t number, double learning_rate, const StepHooks& hooks = {});
   /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `totals` where given.
   Variable loss(Batch batch, RunningTotals* totals = nullptr);
@@ -176,10 +178,16 @@ class Trainer {
   const Batches& train() const;
 
   // trainer_step.cpp
-  /// Queues the work of a step on the device: forward, backward, exchange, clip, update. `clock`: the step's number on
-  /// the device, of a step that is captured; null: `number`. Returns the bytes held for backward.
-  std::int64_t queue(std::vector<Batch>& batch, std::int64_t number, OptimizerStep& update, RunningTotals& totals,
-                     const StepHooks& hooks, const std::uint32_t* clock = nullptr);
+  /// Whether the gradient of a part says anything.
+  bool shows_something(const Batch& part) const;
+  /// The weight of each micro-batch, as a share of that of the whole batch of all ranks; zeros where nothing weighs.
+  std::vector<double> shares_of(const std::vector<Batch>& batch) const;
+  /// Queues the work of a step on the device: forward, backward, exchange, clip, update. `shares`: of the micro-batches
+  /// in loss and gradient. `clock`: the step's number on the device, of a step that is captured; null: `number`.
+  /// Returns the bytes held for backward.
+  std::int64_t queue(std::vector<Batch>& batch, std::span<const double> shares, std::int64_t number,
+                     OptimizerStep& update, RunningTotals& totals, const StepHooks& hooks,
+                     const std::uint32_t* clock = nullptr);
   void backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& update,
                 bool in_backward);
   void exchange_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& update,

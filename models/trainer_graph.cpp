@@ -106,7 +106,8 @@ bool Trainer::replay(const std::vector<Batch>& batch, std::int64_t number, doubl
       step.graph = std::make_unique<DeviceGraph>(device, [&] {
         step.update = std::make_unique<OptimizerStep>(state_.optimizer, parameters_, step.numbers.leading(0, 1),
                                                       options_.step.clipping);
-        step.saved_bytes = queue(step.inputs, 0, *step.update, *step.totals, hooks, step.clock());
+        step.saved_bytes =
+            queue(step.inputs, shares_of(step.inputs), 0, *step.update, *step.totals, hooks, step.clock());
       });
     } catch (const Error& error) {
       state_.optimizer.zero_grad();

@@ -59,27 +59,37 @@ StepResult Trainer::step(std::vector<Batch> batch, std::int64_t number, double l
         {.seed = options_.step.seed,
          .step = static_cast<std::uint32_t>(number),
          .first_sample = static_cast<std::uint32_t>(samples_of(batch) * state_.ranks.rank())});
-    if (calibrate(batch.front(), state_.policy))
+    // If no part has a label, the next step calibrates.
+    const auto part = std::ranges::find_if(batch, [&](const Batch& each) { return shows_something(each); });
+    if (part != batch.end() && calibrate(*part, state_.policy))
       result.calibration_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
   OptimizerStep update(state_.optimizer, parameters_, learning_rate, options_.step.clipping);
   RunningTotals totals(task_);
-  result.saved_bytes = queue(batch, number, update, totals, hooks);
+  result.saved_bytes = queue(batch, shares_of(batch), number, update, totals, hooks);
   finish(update, number, result);
   result.totals = totals.read(state_.ranks);
   share_state(state_.policy, state_.ranks);
   return result;
 }
 
-std::int64_t Trainer::queue(std::vector<Batch>& batch, std::int64_t number, OptimizerStep& update,
-                            RunningTotals& totals, const StepHooks& hooks, const std::uint32_t* clock) {
-  const std::int64_t of_rank = samples_of(batch);
-  const auto samples = static_cast<double>(of_rank * state_.ranks.size());
+std::vector<double> Trainer::shares_of(const std::vector<Batch>& batch) const {
+  std::vector<double> shares;
+  for (const Batch& part : batch) shares.push_back(task_.weight(part, TaskMode::train));
+  double whole = 0;  // added in the order of the samples: the bits of one process
+  for (const std::vector<double>& of_rank : all_gather_numbers(state_.ranks, shares))
+    for (const double weight : of_rank) whole += weight;
+  for (double& share : shares) share = whole > 0 ? share / whole : 0;
+  return shares;
+}
+
+std::int64_t Trainer::queue(std::vector<Batch>& batch, std::span<const double> shares, std::int64_t number,
+                            OptimizerStep& update, RunningTotals& totals, const StepHooks& hooks,
+                            const std::uint32_t* clock) {
   // With several micro-batches all gradients exist before the last one, so a second backward pass saves nothing.
   const bool in_backward = options_.step.in_backward && (batch.size() == 1 || !update.needs_all());
-  std::int64_t first_sample = of_rank * state_.ranks.rank(), saved_bytes = 0;
+  std::int64_t first_sample = samples_of(batch) * state_.ranks.rank(), saved_bytes = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    const double share = static_cast<double>(batch[i].samples) / samples;
     const RandomStateScope random({.seed = options_.step.seed,
                                    .step = static_cast<std::uint32_t>(number),
                                    .first_sample = static_cast<std::uint32_t>(first_sample),
@@ -93,10 +103,10 @@ std::int64_t Trainer::queue(std::vector<Batch>& batch, std::int64_t number, Opti
       return loss(batch.size() == 1 && clock == nullptr ? std::move(batch[i]) : batch[i], &totals);
     }();
     const Tensor& value = of_part.tensor();
-    update.add_loss(value, share);
+    update.add_loss(value, shares[i]);
     tape.finalize();
     if (hooks.after_forward) hooks.after_forward(tape);
-    const std::vector losses{std::pair{of_part, update.loss_gradient(value, share)}};
+    const std::vector losses{std::pair{of_part, update.loss_gradient(value, shares[i])}};
     if (i + 1 == batch.size())
       backward(tape, losses, update, in_backward);
     else
@@ -177,6 +187,7 @@ void Trainer::open_exchange() {
 
 Variable Trainer::loss(Batch batch, RunningTotals* totals) {
   const std::int64_t samples = batch.samples;
+  const double weight = totals == nullptr ? 0 : task_.weight(batch, TaskMode::train);
   Inputs inputs(std::move(batch));
   if (options_.step.input_gradients)
     for (const SampleField& field : state_.model.inputs()) {
@@ -186,8 +197,12 @@ Variable Trainer::loss(Batch batch, RunningTotals* totals) {
       inputs.set(field.name, Variable(values, has_gradient, field.name));
     }
   const TaskResult result = task_.run(state_.model, std::move(inputs), TaskMode::train);
-  if (totals != nullptr) totals->add(result, samples);
+  if (totals != nullptr) totals->add(result, samples, weight);
   return result.loss;
+}
+
+bool Trainer::shows_something(const Batch& part) const {
+  return state_.model.context().device == Device::meta || task_.weight(part, TaskMode::train) > 0;
 }
 
 bool Trainer::calibrate(const Batch& batch, MemoryPolicy& policy) {
@@ -208,7 +223,9 @@ bool Trainer::calibrate(const Batch& batch, MemoryPolicy& policy) {
   // as much about what tensors are worth beside each other. Norms over the batch need two samples.
   constexpr std::int64_t share = 6, least = 2;
   constexpr int held_bits = 8;
-  const std::int64_t samples = std::min(batch.samples, std::max(batch.samples / share, least));
+  std::int64_t samples = std::min(batch.samples, std::max(batch.samples / share, least));
+  while (samples < batch.samples && !shows_something(batch.part(0, samples)))
+    samples = std::min(batch.samples, 2 * samples);
   const CalibrationStep part = [&] { return scaled_loss(batch.part(0, samples)); };
   adaptive->calibrate(held_bits, [&] { return calibrate_in_backward(policy, part, error_measure()); });
   return true;

@@ -89,14 +89,14 @@ OpenedModel open_model(const fs::path& from, Device device) {
   return opened;
 }
 
-std::unique_ptr<Task> OpenedModel::task() const {
+std::unique_ptr<Task> OpenedModel::task(const Vocabulary& vocabulary) const {
   OptionValues options;
   if (const TreeEntry* const given = configuration.find("task"))
     for (const TreeEntry& entry : given->value.entries) options.emplace(entry.key, entry.value);
   const auto given_name = options.extract("name");
   const std::string name = given_name ? given_name.mapped().text : task_of(folder, *model);
   std::unique_ptr<Task> task = lacuna::make_task(name, options, *model);
-  DatasetInfo data{.name = name, .fields = model->inputs(), .classes = folder.labels};
+  DatasetInfo data{.name = name, .fields = model->inputs(), .classes = folder.labels, .vocabulary = vocabulary};
   data.mean.assign(folder.images.mean.begin(), folder.images.mean.end());
   data.deviation.assign(folder.images.std.begin(), folder.images.std.end());
   task->see(data);

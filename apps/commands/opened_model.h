@@ -30,8 +30,8 @@ struct OpenedModel {
   ModelFolder folder{};             // the config.json beside the weights, or the same from the run's configuration
   std::unique_ptr<Model> model{};   // with adapters, if it was trained with them
 
-  /// The task that the model was trained for.
-  std::unique_ptr<Task> task() const;
+  /// The task that the model was trained for, on texts of a vocabulary.
+  std::unique_ptr<Task> task(const Vocabulary& vocabulary = {}) const;
   /// Makes the model's inputs of single images, prepared as in evaluation, or of texts, cut off after `max_length`
   /// tokens; 0: as many as the model takes.
   std::unique_ptr<const InputReader> reader(std::int64_t max_length) const;

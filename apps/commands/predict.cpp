@@ -185,7 +185,7 @@ class Predict {
     json_ = json_ || !images;
 
     const std::unique_ptr<const InputReader> reader = opened.reader(max_length_);
-    const std::unique_ptr<Task> task = opened.task();
+    const std::unique_ptr<Task> task = opened.task(reader->vocabulary());
     constexpr std::size_t most_samples = 16;
     std::vector<Sample> samples(most_samples);
     std::vector<Input> batch;

@@ -218,6 +218,7 @@ void check_task(const Experiment& c, const Tree& root, Problems& problems) {
   note_refusal(place_of(root, "task", "name"), problems, [&] {
     check_tokens(data, *model, c);
     const std::unique_ptr<Task> task = make_task(c.task.name, c.task.options, *model);
+    task->see(data);
     check_classes(c, *task);
     for (const SampleField& target : task->targets()) {
       if (target.name == sample_draw) continue;  // of every data set of tokens

@@ -1,14 +1,19 @@
-// The data set of words with one label each (named entities): JSON lines with a list of words and a list of labels.
+// The data set of words with one label each (named entities): JSON lines with a list of words and a list of labels, or
+// CoNLL's columns.
 #include "data/class_names.h"
+#include "data/text/entity_labels.h"
 #include "data/text/labelled_text.h"
 #include "data/text/table.h"
 #include "data/text/text_dataset.h"
+#include "data/text/word_columns.h"
 
 #include "core/error.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <functional>
 #include <set>
 
 namespace lacuna {
@@ -17,14 +22,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int32_t ignored = -100;  // the label of tokens that loss and metrics ignore
+constexpr std::string_view ignored_tag = "-100";
 
 struct TaggedOptions : TextOptions {
   std::string validation, words = "tokens", tags = "tags", labels;
 
   static Fields fields() {
     return Fields{field("validation", &TaggedOptions::validation, is_path, validation_file_help),
-                  field("words", &TaggedOptions::words, "key of the list of words"),
-                  field("tags", &TaggedOptions::tags, "key of the list of labels: a name or number per word"),
+                  field("words", &TaggedOptions::words,
+                        "key of the list of words; of CoNLL's columns the number, from 1, or the first"),
+                  field("tags", &TaggedOptions::tags,
+                        "key of the list of labels: a name or number per word, -100: none; of CoNLL's columns the "
+                        "number, from 1, or the last"),
                   field("labels", &TaggedOptions::labels, PathKind::if_text_file,
                         "names of the labels in their order, as `O, B-PER, I-PER`; empty: those of the file")} +
            rows_of_base<TaggedOptions, TextOptions>();
@@ -37,10 +46,19 @@ TaggedOptions tagged_options(const DatasetOptions& options) {
 
 /// A checked file. `labels` concatenates the word labels of all samples.
 struct TaggedFile {
-  std::shared_ptr<const Table> table;  // words
-  std::vector<std::string> classes;
-  std::vector<std::int32_t> labels;
-  std::vector<std::int64_t> first;  // [samples + 1]: start of each sample's labels
+  std::function<std::vector<std::string>(std::int64_t sample)> words;
+  std::vector<std::string> classes{};
+  std::vector<std::int32_t> labels{};
+  std::vector<std::int64_t> first{0};  // [samples + 1]: start of each sample's labels
+  std::int64_t unlabelled = 0;         // words without a label
+
+  std::int64_t size() const { return std::ssize(first) - 1; }
+};
+
+/// The tags of a file before they are numbered, and the line of each.
+struct Tags {
+  std::vector<std::string> names{};
+  std::vector<std::int64_t> lines{};
 };
 
 bool are_numbers(const std::set<std::string>& names) {
@@ -49,28 +67,65 @@ bool are_numbers(const std::set<std::string>& names) {
   });
 }
 
-TaggedFile read_tagged(const fs::path& file, const TaggedOptions& own, std::vector<std::string> classes) {
+/// JSON lines, whatever the name of the file is.
+bool is_json(const fs::path& file) {
+  if (file.extension() == ".jsonl" || file.extension() == ".json") return true;
+  TextFile text(file);
+  std::string line;
+  while (text.next(line))
+    if (const std::size_t begin = line.find_first_not_of(" \t"); begin != std::string::npos)
+      return line[begin] == '{' && line.find_first_not_of(" \t", begin + 1) == line.find('"', begin);
+  return false;
+}
+
+TaggedFile read_json(const fs::path& file, const TaggedOptions& own, Tags& all) {
   const std::string &words = own.words, &tags = own.tags;
   const auto table = std::make_shared<Table>(file, TableOptions{.format = TableFormat::json_lines});
   table->select({words, tags});
-  TaggedFile result;
-  result.first = {0};
-  std::vector<std::string> all;
-  std::vector<std::int64_t> lines;
+  TaggedFile result{.words = [table](std::int64_t sample) { return table->row(sample)[0].items; }};
   table->scan([&](const TableRow& row) {
     const Cell &word = row.cells[0], &tag = row.cells[1];
     if (!word.is_list || !tag.is_list || word.items.size() != tag.items.size() || word.items.empty())
       reject("{}:{}: expected a list of words in `{}` and a list of as many labels in `{}`, got {} and {}",
              file.native(), row.line, words, tags, word.is_list ? fmt::format("{}", word.items.size()) : "no list",
              tag.is_list ? fmt::format("{}", tag.items.size()) : "no list");
-    all.insert(all.end(), tag.items.begin(), tag.items.end());
-    lines.resize(all.size(), row.line);
-    result.first.push_back(std::ssize(all));
+    all.names.insert(all.names.end(), tag.items.begin(), tag.items.end());
+    all.lines.resize(all.names.size(), row.line);
+    result.first.push_back(std::ssize(all.names));
     return true;
   });
-  if (all.empty()) reject("{}: expected words with labels, got none", file.native());
+  return result;
+}
+
+TaggedFile read_columns(const fs::path& file, const TaggedOptions& own, Tags& all) {
+  const TaggedOptions absent;
+  const auto column = [&](std::string_view setting, const std::string& given, const std::string& unsaid) {
+    if (given == unsaid) return std::int64_t{0};
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), number);
+    if (error != std::errc{} || end != given.data() + given.size() || number < 1)
+      reject("data.{}: expected the number of a column of {}, from 1, got {}", setting, file.native(), given);
+    return number;
+  };
+  const auto columns = std::make_shared<WordColumns>(file, column("words", own.words, absent.words),
+                                                     column("tags", own.tags, absent.tags));
+  TaggedFile result{.words = [columns](std::int64_t sentence) { return columns->words(sentence); }};
+  columns->scan([&](std::int64_t line, std::string tag, bool is_last) {
+    all.names.push_back(std::move(tag));
+    all.lines.push_back(line);
+    if (is_last) result.first.push_back(std::ssize(all.names));
+  });
+  return result;
+}
+
+TaggedFile read_tagged(const fs::path& file, const TaggedOptions& own, std::vector<std::string> classes) {
+  Tags all;
+  TaggedFile result = is_json(file) ? read_json(file, own, all) : read_columns(file, own, all);
+  if (all.names.empty()) reject("{}: expected words with labels, got none", file.native());
   if (classes.empty()) {
-    const std::set<std::string> names(all.begin(), all.end());
+    std::set<std::string> names(all.names.begin(), all.names.end());
+    names.erase(std::string(ignored_tag));
+    if (names.empty()) reject("{}: expected words with labels, got {} for all", file.native(), ignored_tag);
     if (are_numbers(names)) {
       std::int32_t highest = 0;
       for (const std::string& name : names) highest = std::max(highest, std::stoi(name));
@@ -80,14 +135,15 @@ TaggedFile read_tagged(const fs::path& file, const TaggedOptions& own, std::vect
     }
   }
   const std::map<std::string, std::int32_t, std::less<>> numbers = class_numbers(classes);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto found = numbers.find(all[i]);
-    if (found == numbers.end())
-      reject("{}:{}: expected one of the labels {} in `{}`, got {}", file.native(), lines[i], fmt::join(classes, ", "),
-             tags, all[i]);
-    result.labels.push_back(found->second);
+  for (std::size_t i = 0; i < all.names.size(); ++i) {
+    const auto found = numbers.find(all.names[i]);
+    const bool has_none = found == numbers.end() && all.names[i] == ignored_tag;
+    if (found == numbers.end() && !has_none)
+      reject("{}:{}: expected one of the labels {} in `{}`, got {}", file.native(), all.lines[i],
+             fmt::join(classes, ", "), own.tags, all.names[i]);
+    result.labels.push_back(has_none ? ignored : found->second);
+    result.unlabelled += has_none ? 1 : 0;
   }
-  result.table = table;
   result.classes = std::move(classes);
   return result;
 }
@@ -99,7 +155,8 @@ std::shared_ptr<const TaggedFile> file_of(const TaggedOptions& own, const Datase
     training.split = Split::train;
     classes = file_of(own, training)->classes;
   }
-  const fs::path file = split_file(own.validation, options, {"jsonl", "json"});
+  const fs::path file =
+      split_file(own.validation, options, {"jsonl", "json", "conll", "bio", "iob", "iob2", "txt", "tsv"});
   return options.files->get<TaggedFile>(
       fmt::format("{}\n{} {} {}", file.native(), own.words, own.tags, fmt::join(classes, "\n")),
       [&] { return std::make_shared<const TaggedFile>(read_tagged(file, own, classes)); });
@@ -114,12 +171,12 @@ class TaggedText final : public TextDataset {
 
  private:
   EncodedText encode(std::int64_t index) const override {
-    const std::vector<Cell> cells = file_->table->row(index);
+    const std::vector<std::string> words = file_->words(index);
     const std::int64_t first = file_->first[static_cast<std::size_t>(index)];
     std::vector<Tokenizer::Piece> pieces;
     std::vector<std::int32_t> labels;  // per piece
-    for (std::size_t word = 0; word < cells[0].items.size(); ++word) {
-      const std::vector<Tokenizer::Piece> of_word = tokenizer().pieces(cells[0].items[word]);
+    for (std::size_t word = 0; word < words.size(); ++word) {
+      const std::vector<Tokenizer::Piece> of_word = tokenizer().pieces(words[word]);
       for (std::size_t i = 0; i < of_word.size(); ++i)
         labels.push_back(i == 0 ? file_->labels[static_cast<std::size_t>(first) + word] : ignored);
       pieces.insert(pieces.end(), of_word.begin(), of_word.end());
@@ -153,11 +210,16 @@ OpenedTagged open_tagged(const DatasetOptions& options) {
   labels.below = std::ssize(opened.file->classes);
   labels.padding = ignored;
   fields.push_back(labels);
+  const TaggedFile& file = *opened.file;
   opened.info = {.name = "tagged_text",
-                 .size = samples_to_use(options, opened.file->table->size()),
+                 .size = samples_to_use(options, file.size()),
                  .fields = std::move(fields),
-                 .classes = opened.file->classes,
+                 .classes = file.classes,
                  .vocabulary = opened.tokenizer->vocabulary()};
+  if (file.unlabelled > 0)
+    opened.info.description =
+        fmt::format("{} of {} words have no label ({})", file.unlabelled, file.labels.size(), ignored_tag);
+  if (are_entity_labels(file.classes)) opened.info.metrics = {"accuracy", "f1", "precision", "recall"};
   return opened;
 }
 

@@ -214,6 +214,12 @@ fs::path split_file(const std::string& validation, const DatasetOptions& options
 TextInputs::TextInputs(SampleFields fields, std::shared_ptr<const Tokenizer> tokenizer, std::int64_t max_length)
     : fields_(std::move(fields)), tokenizer_(std::move(tokenizer)), max_length_(max_length) {}
 
+Vocabulary TextInputs::vocabulary() const {
+  Vocabulary vocabulary = tokenizer_->vocabulary();
+  vocabulary.tokens = tokenizer_->tokens();
+  return vocabulary;
+}
+
 std::unique_ptr<const InputReader> text_inputs(const TextOptions& own, const DatasetOptions& options) {
   std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(own, options);
   SampleFields fields = token_fields(own, tokenizer->vocabulary().size);

@@ -108,6 +108,7 @@ class TextInputs final : public InputReader {
  public:
   TextInputs(SampleFields fields, std::shared_ptr<const Tokenizer> tokenizer, std::int64_t max_length);
   const SampleFields& fields() const override { return fields_; }
+  Vocabulary vocabulary() const override;
   void read(std::string_view input, Sample& sample) const override;
   void read_pair(std::string_view input, std::string_view pair, Sample& sample) const override;
 

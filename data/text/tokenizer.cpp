@@ -248,6 +248,14 @@ std::int32_t Tokenizer::id_of(std::string_view token, std::string_view wanted_fo
          files_.vocabulary.size());
 }
 
+std::vector<std::string> Tokenizer::tokens() const {
+  std::vector<std::string> tokens(static_cast<std::size_t>(vocabulary_.size));
+  for (const auto& [token, id] : files_.vocabulary) tokens[static_cast<std::size_t>(id)] = token;
+  for (const TokenizerFiles::AddedToken& token : files_.added)
+    tokens[static_cast<std::size_t>(token.id)] = token.content;
+  return tokens;
+}
+
 std::int64_t Tokenizer::special_tokens(bool pair) const {
   return std::ranges::count_if(pair ? files_.pair : files_.single, [](const auto& item) { return item.text < 0; });
 }

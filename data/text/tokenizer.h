@@ -83,6 +83,8 @@ class Tokenizer {
   const Vocabulary& vocabulary() const { return vocabulary_; }
   /// The id of a token. A missing token is the input's fault; the message says what it is needed for.
   std::int32_t id_of(std::string_view token, std::string_view wanted_for) const;
+  /// The tokens by id; an id without one has an empty text.
+  std::vector<std::string> tokens() const;
   /// Number of special tokens added to a single text or to a pair.
   std::int64_t special_tokens(bool pair) const;
 

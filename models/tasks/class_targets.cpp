@@ -61,15 +61,21 @@ Tensor ClassWeights::targets(const Tensor& labels, double smoothing) const {
   Tensor targets = smoothed(labels, classes_, smoothing);
   const std::vector<double>& weights = values(targets.device());
   if (targets.device() == Device::meta) return targets;
-  double mean = 1;
-  if (labels.dtype() == DType::i64) {
-    mean = 0;
-    for (std::int64_t i = 0; i < labels.count(); ++i)
-      mean += weights[static_cast<std::size_t>(labels.data<std::int64_t>()[i])] / static_cast<double>(labels.count());
-  }
+  const double mean = sum(labels) / static_cast<double>(labels.shape()[0]);
   for (std::int64_t i = 0; i < targets.count(); ++i)
     targets.data<float>()[i] *= static_cast<float>(weights[static_cast<std::size_t>(i % classes_)] / mean);
   return targets;
+}
+
+double ClassWeights::sum(const Tensor& labels) const {
+  const std::int64_t samples = labels.shape()[0];
+  if (labels.dtype() != DType::i64 || labels.device() == Device::meta) return static_cast<double>(samples);
+  check_labels(labels.device(), labels, classes_);
+  const std::vector<double>& weights = values(labels.device());
+  double sum = 0;
+  for (std::int64_t i = 0; i < samples; ++i)
+    sum += weights[static_cast<std::size_t>(labels.data<const std::int64_t>()[i])];
+  return sum;
 }
 
 const std::vector<double>& ClassWeights::values(Device device) const {

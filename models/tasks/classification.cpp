@@ -94,6 +94,11 @@ class Classification final : public Task {
     return result;
   }
 
+  double weight(const Batch& batch, TaskMode mode) const override {
+    const bool weighted = mode == TaskMode::train && !binary_ && class_weights_.any();
+    return weighted ? class_weights_.sum(batch["labels"]) : Task::weight(batch, mode);
+  }
+
   std::vector<Prediction> predict(Model& model, Inputs batch) const override {
     return class_predictions(model.forward(std::move(batch)).take("logits").tensor(), data().classes);
   }

@@ -2,14 +2,17 @@
 #include "core/random.h"
 #include "data/pipeline.h"
 #include "data/vocabulary.h"
+#include "models/prediction.h"
 #include "models/sequences.h"
 #include "models/task.h"
 #include "models/tasks/metrics.h"
 #include "models/tasks/text.h"
 #include "ops/losses/linear_cross_entropy.h"
+#include "ops/products/linear.h"
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace lacuna {
 namespace {
@@ -64,23 +67,78 @@ class MaskedLm final : public Task {
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
-    Variable labels = batch.contains("labels") ? batch.take("labels") : Variable();
-    const bool of_tokens = labels.defined() && labels.shape() == batch.at("tokens").shape();
-    if (!of_tokens) labels = hide(batch, model.context().device);
-    auto [rows, wanted] = labelled_tokens(labels, model.context().device, probability_);
-    const auto count = static_cast<double>(wanted.tensor().count());
-    batch.set("rows", std::move(rows));
+    const Device device = model.context().device;
+    const Variable labels = labels_of(batch, device);
+    LabelledTokens labelled = labelled_tokens(labels, device, most_hidden(labels.tensor().count()));
+    batch.set("rows", std::move(labelled.rows));
     Outputs outputs = model.forward(std::move(batch));
     TaskResult result;
     const LinearCrossEntropy loss{.label_smoothing = mode == TaskMode::train ? label_smoothing_ : 0};
-    result.loss = apply(loss, outputs.take("hidden"), outputs.take("decoder_weight"), outputs.take("decoder_bias"),
-                        std::move(wanted));
-    const Tensor& mean = result.loss.tensor();
-    result.sums = {sum_and_count(mean, count)};
+    result.loss = labelled.loss(apply(loss, outputs.take("hidden"), outputs.take("decoder_weight"),
+                                      outputs.take("decoder_bias"), std::move(labelled.labels)));
+    result.sums = {sum_and_count(result.loss.tensor(), static_cast<double>(labelled.count))};
     return result;
   }
 
+  /// The likeliest words for each mask of a text, and their probabilities.
+  std::vector<Prediction> predict(Model& model, Inputs batch) const override {
+    constexpr std::int64_t most_words = 5;
+    if (vocabulary_.tokens.empty()) reject("task masked_lm: expected a tokenizer, whose tokens have names, to predict");
+    const SequencesPtr sequences = sequences_of(batch);
+    const Tensor tokens = batch.at("tokens").tensor();
+    const Tensor labels =
+        Tensor::full(tokens.shape(), static_cast<double>(no_label), DType::i64, tokens.device(), Purpose::data);
+    const auto is_mask = [&](std::int64_t row) { return tokens.data<const std::int64_t>()[row] == vocabulary_.mask; };
+    for (std::int64_t i = 0; i < tokens.count(); ++i)
+      if (is_mask(i)) labels.data<std::int64_t>()[i] = vocabulary_.mask;
+    batch.set("rows", labelled_tokens(Variable(labels), model.context().device).rows);
+    Outputs outputs = model.forward(std::move(batch));
+    const Variable hidden = outputs.take("hidden");
+    const Variable logits = apply(Linear{}, hidden.reshape({hidden.tensor().rows(), hidden.shape().back()}),
+                                  outputs.take("decoder_weight"), outputs.take("decoder_bias"));
+    std::vector<Prediction> of_masks = class_predictions(logits.tensor(), vocabulary_.tokens);
+    std::vector<Prediction> all;
+    auto next = of_masks.begin();
+    for (std::int64_t n = 0; n < sequences->count(); ++n) {
+      std::vector<std::vector<std::string>> words;
+      std::vector<std::vector<double>> probabilities;
+      for (std::int64_t row = sequences->begin(n); row < sequences->begin(n) + sequences->length(n); ++row) {
+        if (!is_mask(row)) continue;
+        std::vector<Prediction::Class>& classes = next++->classes;
+        if (!std::isfinite(classes.front().probability)) fail("the model's output is not finite");
+        const auto end = classes.begin() + std::min(most_words, std::ssize(classes));
+        std::ranges::partial_sort(classes, end, std::greater{}, &Prediction::Class::probability);
+        words.emplace_back();
+        probabilities.emplace_back();
+        for (auto word = classes.begin(); word != end; ++word) {
+          words.back().push_back(word->name);
+          probabilities.back().push_back(word->probability);
+        }
+      }
+      all.push_back({.values = {{"words", std::move(words)}, {"probabilities", std::move(probabilities)}}});
+    }
+    return all;
+  }
+
+  double weight(const Batch& batch, TaskMode) const override {
+    Inputs inputs(batch);
+    return static_cast<double>(count_labelled(labels_of(inputs, inputs.at("tokens").device()).tensor()));
+  }
+
  private:
+  /// The most tokens of `count` that are hidden, but for one batch in a thousand million: six deviations above p · n.
+  std::int64_t most_hidden(std::int64_t count) const {
+    const double expected = probability_ * static_cast<double>(count);
+    return static_cast<std::int64_t>(std::ceil(expected + 6 * std::sqrt(expected * (1 - probability_))));
+  }
+
+  /// The labels of a batch that has them; of another one, hides tokens for a model on `device`.
+  Variable labels_of(Inputs& batch, Device device) const {
+    Variable labels = batch.contains("labels") ? batch.take("labels") : Variable();
+    const bool of_tokens = labels.defined() && labels.shape() == batch.at("tokens").shape();
+    return of_tokens ? labels : hide(batch, device);
+  }
+
   /// Hides tokens of the batch for a model on `device`; returns the labels.
   Variable hide(Inputs& batch, Device device) const {
     const Tensor tokens = batch.at("tokens").tensor();
@@ -97,28 +155,21 @@ class MaskedLm final : public Task {
     if (!batch.contains(sample_draw)) reject("task masked_lm: expected a batch with `{}` i64 [N]", sample_draw);
     const Tensor draw = batch.take(sample_draw).tensor();
     const auto below = [](double share) { return static_cast<std::uint32_t>(std::ldexp(share, 32) - 1); };
-    std::int64_t found = 0, first = -1;
     for (std::int64_t n = 0; n < sequences->count(); ++n) {
       const std::int64_t begin = sequences->begin(n), length = sequences->length(n);
       const RandomStream stream{.seed = static_cast<std::uint64_t>(draw.data<const std::int64_t>()[n]),
                                 .site = random_site("masked_lm")};
       for (std::int64_t i = begin; i < begin + length; ++i) {
         if (std::ranges::find(vocabulary_.special, id[i]) != vocabulary_.special.end()) continue;
-        if (first < 0) first = i;
         const auto draws = stream.draw(static_cast<std::uint64_t>(i - begin));
         if (draws[0] > below(probability_)) continue;
         label[i] = id[i];
-        ++found;
         if (draws[1] <= below(0.8))
           to[i] = vocabulary_.mask;
         else if (draws[1] <= below(0.9))
           to[i] =
               static_cast<std::int64_t>(std::uint64_t{draws[2]} * static_cast<std::uint64_t>(vocabulary_.size) >> 32);
       }
-    }
-    if (found == 0 && first >= 0) {  // a small batch; without a label it would have no loss
-      label[first] = id[first];
-      to[first] = vocabulary_.mask;
     }
     batch.take("tokens");
     batch.set("tokens", Variable(hidden));

@@ -171,6 +171,8 @@ Tensor class_sums(const Metric& metric, const Tensor& logits, const Tensor& labe
   return sums;
 }
 
+namespace {
+
 Metric number_metric(const std::string& name) {
   if (name == "mse") return {.name = name, .higher_is_better = false, .sums = 2, .value = ratio_of_sums};
   if (name == "pearson") return {.name = name, .value = pearson, .keeps = true};
@@ -194,6 +196,20 @@ Tensor number_sums(const Metric& metric, const Tensor& predictions, const Tensor
   }
   if (!metric.keeps) out[1] = static_cast<double>(count);
   sums.copy_from(Tensor::from(std::span<const double>(out), sums.shape()));
+  return sums;
+}
+
+}  // namespace
+
+std::vector<Metric> number_metrics(std::string_view names) {
+  std::vector<Metric> metrics;
+  for (const std::string& name : metric_names(names, "mse")) metrics.push_back(number_metric(name));
+  return metrics;
+}
+
+std::vector<Tensor> number_sums(const std::vector<Metric>& metrics, const Tensor& predictions, const Tensor& labels) {
+  std::vector<Tensor> sums;
+  for (const Metric& metric : metrics) sums.push_back(number_sums(metric, predictions, labels));
   return sums;
 }
 

@@ -20,10 +20,10 @@ bool counts_on_device(const Metric& metric);
 /// Sums of a metric over one batch; logits [N, C], labels i64 [N] or probabilities [N, C].
 Tensor class_sums(const Metric& metric, const Tensor& logits, const Tensor& labels);
 
-/// `mse`, `pearson` and `spearman` (ties have their mean rank). Refuses other names.
-Metric number_metric(const std::string& name);
-/// Sums of a metric over one batch, which the host counts; predictions and labels of one shape.
-Tensor number_sums(const Metric& metric, const Tensor& predictions, const Tensor& labels);
+/// Some of `mse`, `pearson` and `spearman` (ties have their mean rank), with commas; empty: `mse`. Refuses other names.
+std::vector<Metric> number_metrics(std::string_view names);
+/// Sums of these metrics over one batch, which the host counts; predictions and labels of one shape.
+std::vector<Tensor> number_sums(const std::vector<Metric>& metrics, const Tensor& predictions, const Tensor& labels);
 
 /// [mean · count, count] f64, on the device of `mean` [].
 Tensor sum_and_count(const Tensor& mean, double count);

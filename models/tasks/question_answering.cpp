@@ -149,6 +149,18 @@ class QuestionAnswering final : public Task {
     return result;
   }
 
+  /// The positions that count: the mean of the starts and that of the ends have equal parts.
+  double weight(const Batch& batch, TaskMode) const override {
+    const Tensor& labels = batch["labels"];  // [N, 2]
+    if (labels.device() == Device::meta) return static_cast<double>(batch.samples);
+    const SequencesPtr sequences = sequences_of(Inputs(batch));
+    const auto* const label = labels.data<const std::int64_t>();
+    double counted = 0;
+    for (std::int64_t i = 0; i < labels.count(); ++i)
+      counted += label[i] >= 0 && label[i] < sequences->length(i / 2) ? 0.5 : 0;
+    return counted;
+  }
+
   /// The best answer in the passage and the sum of its logits, and that sum for no answer.
   std::vector<Prediction> predict(Model& model, Inputs batch) const override {
     const std::optional<TokenTexts> texts = TokenTexts::take(batch);

@@ -16,16 +16,10 @@ struct RegressionOptions {
   }
 };
 
-std::vector<Metric> metrics_of(const RegressionOptions& options) {
-  std::vector<Metric> metrics;
-  for (const std::string& name : metric_names(options.metrics, "mse")) metrics.push_back(number_metric(name));
-  return metrics;
-}
-
 class Regression final : public Task {
  public:
   Regression(const RegressionOptions& options, const Model& model)
-      : Task(metrics_of(options)), outputs_(model.num_classes()) {}
+      : Task(number_metrics(options.metrics)), outputs_(model.num_classes()) {}
 
   SampleFields targets() const override {
     return {{.name = "labels", .dtype = DType::f32, .shape = outputs_ == 1 ? Shape{} : Shape{outputs_}}};
@@ -39,9 +33,7 @@ class Regression final : public Task {
     count_on_host(
         predictions.device(),
         [this, found = predictions.tensor(), wanted = labels.tensor()] {
-          std::vector<Tensor> all;
-          for (const Metric& metric : metrics()) all.push_back(number_sums(metric, found, wanted));
-          return all;
+          return number_sums(metrics(), found, wanted);
         },
         result);
     result.loss =

@@ -67,13 +67,22 @@ std::vector<Prediction> embedding_predictions(Model& model, Inputs batch) {
   return all;
 }
 
+struct SimilarityOptions {
+  std::string metrics;
+
+  static Fields fields() {
+    return {
+        field("metrics", &SimilarityOptions::metrics,
+              "mse, pearson or spearman of the cosines, several with commas; empty: those of the data set, or mse")};
+  }
+};
+
 /// Mean squared error of the cosine of a pair's embeddings with its label, as sentence-transformers'
 /// CosineSimilarityLoss; labels f32 [N].
 class SentenceSimilarity final : public Task {
  public:
-  explicit SentenceSimilarity(const Model& model)
-      : Task({{.name = "mse", .higher_is_better = false, .sums = 2, .value = ratio_of_sums}}),
-        inputs_(model.inputs()) {}
+  SentenceSimilarity(const SimilarityOptions& options, const Model& model)
+      : Task(number_metrics(options.metrics)), inputs_(model.inputs()) {}
 
   SampleFields targets() const override {
     SampleFields fields = pair_fields(inputs_);
@@ -86,9 +95,13 @@ class SentenceSimilarity final : public Task {
     auto [first, second] = embed(model, std::move(batch));
     const std::int64_t count = first.shape()[0], width = first.shape()[1];
     Variable cosine = matmul(first.reshape({count, 1, width}), second.reshape({count, 1, width}), true);
+    cosine = cosine.reshape({count});
     TaskResult result;
-    result.loss = apply(MeanSquaredError{}, cosine.reshape({count}), std::move(labels));
-    result.sums = {sum_and_count(result.loss.tensor(), static_cast<double>(count))};
+    count_on_host(
+        cosine.device(),
+        [this, found = cosine.tensor(), wanted = labels.tensor()] { return number_sums(metrics(), found, wanted); },
+        result);
+    result.loss = apply(MeanSquaredError{}, std::move(cosine), std::move(labels));
     return result;
   }
 
@@ -147,12 +160,14 @@ class Contrastive final : public Task {
   double scale_;
 };
 
-const RegisterTask similarity("sentence_similarity",
-                              {.options = {},
-                               .make = [](const Options&,
-                                          const Model& model) { return std::make_unique<SentenceSimilarity>(model); },
-                               .head = "embedding",
-                               .problem = "embedding"});
+const RegisterTask similarity("sentence_similarity", {.options = SimilarityOptions{},
+                                                      .make =
+                                                          [](const Options& options, const Model& model) {
+                                                            return std::make_unique<SentenceSimilarity>(
+                                                                options.as<SimilarityOptions>(), model);
+                                                          },
+                                                      .head = "embedding",
+                                                      .problem = "embedding"});
 const RegisterTask contrastive("contrastive", {.options = ContrastiveOptions{},
                                                .make =
                                                    [](const Options& options, const Model& model) {

@@ -1,18 +1,28 @@
 #include "models/tasks/text.h"
 
-#include <cmath>
+#include "nn/functional.h"
+
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 namespace lacuna {
 
-LabelledTokens labelled_tokens(const Variable& labels, Device device, double share) {
+Variable LabelledTokens::loss(Variable mean) const { return count > 0 ? std::move(mean) : 0.0 * std::move(mean); }
+
+std::int64_t count_labelled(const Tensor& labels) {
+  if (labels.device() == Device::meta) return labels.count();
+  const auto* const label = labels.data<const std::int64_t>();
+  return labels.count() - std::count(label, label + labels.count(), no_label);
+}
+
+LabelledTokens labelled_tokens(const Variable& labels, Device device, std::int64_t most) {
   const Tensor& all = labels.tensor();
   expect(all.dtype() == DType::i64, "labels of tokens: expected i64, got {}", name_of(all.dtype()));
   if (device == Device::meta) {
-    const auto count = static_cast<std::int64_t>(std::ceil(share * static_cast<double>(all.count())));
+    const std::int64_t count = std::min(most, all.count());
     const auto made = [&] { return Variable(Tensor::empty({count}, DType::i64, Device::meta)); };
-    return {made(), made()};
+    return {made(), made(), count};
   }
   std::vector<std::int64_t> rows, found;
   for (std::int64_t i = 0; i < all.count(); ++i) {
@@ -21,11 +31,12 @@ LabelledTokens labelled_tokens(const Variable& labels, Device device, double sha
     rows.push_back(i);
     found.push_back(label);
   }
-  if (rows.empty()) reject("no token of the batch has a label: all are {}", no_label);
+  const std::int64_t count = std::ssize(rows);
+  if (count == 0) rows = found = {0};
   const auto tensor = [&](const std::vector<std::int64_t>& values) {
     return Variable(Tensor::from(std::span<const std::int64_t>(values), {std::ssize(values)}, device));
   };
-  return {tensor(rows), tensor(found)};
+  return {tensor(rows), tensor(found), count};
 }
 
 TokenTexts::TokenTexts(Tensor spans, Tensor passage, Tensor offsets)

@@ -3,6 +3,7 @@
 
 #include "models/model.h"
 
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -14,11 +15,18 @@ inline constexpr std::int64_t no_label = -100;
 /// Tokens with a label: their rows, i64 [M], and the labels, i64 [M].
 struct LabelledTokens {
   Variable rows, labels;
+  std::int64_t count;  // M, or 0: the batch has none, and the first token stands in with label 0
+
+  /// The mean loss of the rows; 0 where none has a label.
+  Variable loss(Variable mean) const;
 };
 
-/// `labels`: i64, of each token or `no_label`. The results are on `device`. Refuses a batch without any. On `meta`,
-/// where labels have no values, the first `share` of the tokens.
-LabelledTokens labelled_tokens(const Variable& labels, Device device, double share = 1);
+/// `labels`: i64, of each token or `no_label`. The results are on `device`. On `meta`, where labels have no values, the
+/// first `most` tokens.
+LabelledTokens labelled_tokens(const Variable& labels, Device device,
+                               std::int64_t most = std::numeric_limits<std::int64_t>::max());
+/// The number of tokens with a label; of a tensor on `meta` that of all.
+std::int64_t count_labelled(const Tensor& labels);
 
 /// The texts of a batch's tokens: `spans` i64 [T, 2], the bytes that each token stands for (-1: none) in the `passage`
 /// u8 of its sample, whose bytes begin and end at `passage_offsets` i64 [N + 1].

@@ -1,11 +1,17 @@
-// Classification of tokens: cross entropy of the output `logits` [M, C] of the M tokens that have a label.
+// Classification of tokens: cross entropy of the output `logits` [M, C] of the M tokens that have a label, and the
+// entities that they make up.
+#include "data/text/entity_labels.h"
 #include "models/prediction.h"
 #include "models/sequences.h"
 #include "models/task.h"
 #include "models/tasks/accuracy.h"
+#include "models/tasks/entities.h"
 #include "models/tasks/label_figures.h"
+#include "models/tasks/metrics.h"
 #include "models/tasks/text.h"
 #include "ops/losses/loss.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -14,19 +20,42 @@ namespace {
 
 struct TokenOptions {
   double label_smoothing = 0;
+  std::string metrics;
 
   static Fields fields() {
-    return {field("label_smoothing", &TokenOptions::label_smoothing, up_to(1), label_smoothing_help)};
+    return {field("label_smoothing", &TokenOptions::label_smoothing, up_to(1), label_smoothing_help),
+            field("metrics", &TokenOptions::metrics,
+                  "some of accuracy and top5_accuracy of tokens, and f1, precision and recall of entities as seqeval "
+                  "counts them, with commas; the first decides which checkpoint is the best; empty: those of the data "
+                  "set, or accuracy")};
   }
 };
+
+std::vector<Metric> metrics_of(const TokenOptions& options, const Model& model) {
+  if (options.metrics.empty()) return accuracy_metrics(model);
+  std::vector<Metric> metrics;
+  for (const std::string& name : metric_names(options.metrics, {})) {
+    const std::optional<Metric> of_entities = entity_metric(name);
+    if (!of_entities && name != "accuracy" && name != "top5_accuracy")
+      reject("task.metrics: expected some of accuracy, top5_accuracy, f1, precision and recall, got {}", name);
+    metrics.push_back(of_entities ? *of_entities : class_metric(name, model.num_classes()));
+  }
+  return metrics;
+}
 
 class TokenClassification final : public Task {
  public:
   TokenClassification(const TokenOptions& options, const Model& model)
-      : Task(accuracy_metrics(model)),
+      : Task(metrics_of(options, model)),
         tokens_(field_of(model.inputs(), "tokens")),
         classes_(model.num_classes()),
         label_smoothing_(options.label_smoothing) {}
+
+  void see(const DatasetInfo& data) override {
+    Task::see(data);
+    if (!data.classes.empty() && !std::ranges::all_of(metrics(), counts_on_device) && !are_entity_labels(data.classes))
+      reject("task.metrics: entities need labels as O, B-PER and I-PER, got {}", fmt::join(data.classes, ", "));
+  }
 
   SampleFields targets() const override {
     SampleField labels = tokens_;
@@ -38,16 +67,27 @@ class TokenClassification final : public Task {
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
-    auto [rows, labels] = labelled_tokens(batch.take("labels"), model.context().device);
-    batch.set("rows", std::move(rows));
+    const Variable of_tokens = batch.take("labels");
+    LabelledTokens labelled = labelled_tokens(of_tokens, model.context().device);
+    const std::vector<std::int64_t> sentences = labelled_ends(*sequences_of(batch), of_tokens.tensor());
+    batch.set("rows", std::move(labelled.rows));
     Variable logits = model.forward(std::move(batch)).take("logits");
-    labels = class_targets(logits, labels);
-    if (mode == TaskMode::evaluate) show(logits.tensor(), labels.tensor());
+    Variable labels = class_targets(logits, labelled.labels);
     TaskResult result;
-    result.sums = accuracy_sums(logits.tensor(), labels.tensor(), metrics().size());
+    if (labelled.count == 0) {
+      for (const Metric& metric : metrics())
+        result.sums.push_back(Tensor::zeros({metric.sums}, DType::f64, logits.device()));
+    } else {
+      if (mode == TaskMode::evaluate) show(logits.tensor(), labels.tensor());
+      count(sentences, logits.tensor(), labels.tensor(), result);
+    }
     const CrossEntropy loss{.label_smoothing = mode == TaskMode::train ? label_smoothing_ : 0};
-    result.loss = apply(loss, std::move(logits), std::move(labels));
+    result.loss = labelled.loss(apply(loss, std::move(logits), std::move(labels)));
     return result;
+  }
+
+  double weight(const Batch& batch, TaskMode) const override {
+    return static_cast<double>(count_labelled(batch["labels"]));
   }
 
   /// The tokens that stand for text, the best class of each and its probability.
@@ -77,6 +117,34 @@ class TokenClassification final : public Task {
   std::unique_ptr<Figures> figures() const override { return std::make_unique<LabelFigures>(data().classes); }
 
  private:
+  void count(const std::vector<std::int64_t>& sentences, const Tensor& logits, const Tensor& labels,
+             TaskResult& result) const {
+    const auto sums = [this, logits, labels, sentences] {
+      std::vector<Tensor> all;
+      for (const Metric& metric : metrics())
+        all.push_back(counts_on_device(metric) ? class_sums(metric, logits, labels)
+                                               : entity_sums(data().classes, sentences, logits, labels));
+      return all;
+    };
+    if (std::ranges::all_of(metrics(), counts_on_device))
+      result.sums = sums();
+    else
+      count_on_host(logits.device(), sums, result);
+  }
+
+  /// Where the labelled tokens of each sequence end among those of all; empty on `meta`.
+  static std::vector<std::int64_t> labelled_ends(const Sequences& sequences, const Tensor& labels) {
+    std::vector<std::int64_t> ends;
+    if (labels.device() == Device::meta) return ends;
+    const auto* const label = labels.data<const std::int64_t>();
+    for (std::int64_t n = 0, end = 0; n < sequences.count(); ++n) {
+      for (std::int64_t i = sequences.begin(n); i < sequences.begin(n) + sequences.length(n); ++i)
+        end += label[i] == no_label ? 0 : 1;
+      ends.push_back(end);
+    }
+    return ends;
+  }
+
   SampleField tokens_;
   std::int64_t classes_;
   double label_smoothing_;

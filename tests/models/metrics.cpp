@@ -1,5 +1,7 @@
 #include "models/tasks/metrics.h"
 #include "core/error.h"
+#include "data/text/entity_labels.h"
+#include "models/tasks/entities.h"
 
 #include <doctest/doctest.h>
 
@@ -38,7 +40,7 @@ NamedValues<double> values_of(const char* task, const char* metrics, std::int64_
   TaskTotals all;
   for (const Batch& part : split_batch(Batch{{"scores", scores}, {"labels", labels}}, batches)) {
     RunningTotals running(*made);
-    running.add(made->run(model, part, TaskMode::evaluate), part.samples);
+    running.add(made->run(model, part, TaskMode::evaluate), part.samples, static_cast<double>(part.samples));
     all.add(running.read(single_process()));
   }
   NamedValues<double> values;
@@ -85,6 +87,36 @@ TEST_CASE("correlations are scipy's, with ties, in however many batches") {
   }
   scores.data<float>()[7] = std::numeric_limits<float>::quiet_NaN();
   CHECK(std::isnan(values_of("regression", "spearman", 1, scores, labels, 1)["spearman"]));
+}
+
+// seqeval 1.2.2: get_entities(labels), and f1_score, precision_score, recall_score.
+TEST_CASE("entities are seqeval's") {
+  using Words = std::vector<std::string_view>;
+  const std::vector<std::pair<Words, std::vector<Entity>>> cases{
+      {{"B-PER", "I-PER", "O", "B-LOC"}, {{"PER", 0, 1}, {"LOC", 3, 3}}},
+      {{"I-PER", "I-PER", "I-LOC"}, {{"PER", 0, 1}, {"LOC", 2, 2}}},
+      {{"B-PER", "B-PER", "O", "I-PER"}, {{"PER", 0, 0}, {"PER", 1, 1}, {"PER", 3, 3}}},
+      {{"S-A", "E-A", "B-A", "E-A", "I-A"}, {{"A", 0, 0}, {"A", 1, 1}, {"A", 2, 3}, {"A", 4, 4}}},
+      {{"B", "I", "O", "I"}, {{"", 0, 1}, {"", 3, 3}}},
+      {{"B-a-b", "I-a-b"}, {{"a-b", 0, 1}}},
+      {{"O", "O"}, {}}};
+  for (const auto& [labels, expected] : cases) CHECK(entities_in(labels) == expected);
+  const auto are = [](const std::vector<std::string>& names) { return are_entity_labels(names); };
+  CHECK(are({"O", "B-PER", "I-PER"}));
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{"A", "B"}, {"O"}, {"B-"}, {"NOUN", "O"}, {"0", "1"}})
+    CHECK_FALSE(are(names));
+  CHECK(entity_metric("f1")->value(std::vector<double>{2, 5, 3}) == 0.5);
+  CHECK(entity_metric("precision")->value(std::vector<double>{2, 5, 3}) == 0.4);
+  CHECK(entity_metric("recall")->value(std::vector<double>{0, 5, 0}) == 0);
+  CHECK_FALSE(entity_metric("accuracy"));
+  // Two sentences: an entity never goes on in the next one.
+  const std::vector<std::string> names{"O", "B-X", "I-X"};
+  const std::vector<std::int64_t> wanted{1, 2, 2, 0, 1}, ends{2, 5};
+  const std::vector<float> logits{0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 1, 0};  // 1 2 | 2 2 1
+  const Tensor sums = entity_sums(names, ends, Tensor::from(std::span<const float>(logits), {5, 3}),
+                                  Tensor::from(std::span<const std::int64_t>(wanted), {5}));
+  CHECK(sums.to_vector() == std::vector<double>{2, 3, 3});
 }
 
 TEST_CASE("metrics that the task has not are refused; predictions of one class have no correlation") {

@@ -37,7 +37,7 @@ Tensor labels_of(const std::vector<std::int64_t>& labels) {
 TaskTotals totals_of(const Task& task, Model& model, const std::vector<Batch>& batches,
                      TaskMode mode = TaskMode::evaluate) {
   RunningTotals running(task);
-  for (const Batch& batch : batches) running.add(task.run(model, batch, mode), batch.samples);
+  for (const Batch& batch : batches) running.add(task.run(model, batch, mode), batch.samples, task.weight(batch, mode));
   return running.read(single_process());
 }
 

@@ -216,12 +216,20 @@ TEST_CASE("text: masked language modelling takes the mask from the tokenizer, an
       "data={name: plain_text, path: lines.txt, validation: dev.txt, tokenizer: vocab.txt, max_length: 16}",
       "task.name=masked_lm",
       "model.head=masked_lm",
-      "train.epochs=1",
+      "train.epochs=4",
       "--json",
       "-"};
   const CommandResult result = test::run(folder, train(of_lines));
   CHECK(result.json().at("val_perplexity").get<double>() < 9);
-  CHECK(run_command(folder, {"predict", "runs/c", "good"}).code == 2);  // the task predicts no single sample
+  test::run(folder, {"export", "runs/c", "out"});
+  for (const char* const from : {"runs/c", "out"}) {
+    const nlohmann::json found = test::run(folder, {"predict", from, "good [MASK] [MASK]"}).json();
+    REQUIRE(found.at("words").size() == 2);
+    CHECK(found.at("words")[0][0] == "a");
+    CHECK(found.at("words")[1].size() == 5);
+    CHECK(found.at("probabilities")[1][0] >= found.at("probabilities")[1][1]);
+    CHECK(test::run(folder, {"predict", from, "good"}).json().at("words").empty());
+  }
   write_file(folder / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n<mask>\ngood\nbad\na\nfilm\n");
   std::vector<std::string> again = of_lines;
   again.emplace_back("output.dir=again");

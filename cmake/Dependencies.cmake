@@ -49,12 +49,21 @@ if(NOT UTF8PROC_INCLUDE_DIR OR NOT UTF8PROC_LIBRARY)
   message(FATAL_ERROR "utf8proc was not found. On Debian: apt-get install libutf8proc-dev")
 endif()
 mark_as_advanced(UTF8PROC_INCLUDE_DIR UTF8PROC_LIBRARY)
-# Images: a header alone.
+# GIF: a header alone.
 find_path(STB_INCLUDE_DIR stb_image.h PATH_SUFFIXES stb)
 if(NOT STB_INCLUDE_DIR)
   message(FATAL_ERROR "stb_image.h was not found. On Debian: apt-get install libstb-dev")
 endif()
 mark_as_advanced(STB_INCLUDE_DIR)
+require_package(PNG libpng-dev)
+# WebP; Debian's package has no CMake package.
+find_path(WEBP_INCLUDE_DIR webp/decode.h)
+find_library(WEBP_LIBRARY webp)
+find_library(WEBP_DEMUX_LIBRARY webpdemux)
+if(NOT WEBP_INCLUDE_DIR OR NOT WEBP_LIBRARY OR NOT WEBP_DEMUX_LIBRARY)
+  message(FATAL_ERROR "libwebp was not found. On Debian: apt-get install libwebp-dev")
+endif()
+mark_as_advanced(WEBP_INCLUDE_DIR WEBP_LIBRARY WEBP_DEMUX_LIBRARY)
 # JPEGs by libjpeg-turbo, which is twice as fast as stb_image and decodes a part of an image alone.
 find_package(JPEG QUIET)
 set(LACUNA_JPEG OFF)

@@ -4,6 +4,7 @@
 
 #include "core/registry.h"
 #include "core/schema.h"
+#include "data/hold_out.h"
 #include "data/image_size.h"
 #include "data/opened_files.h"
 #include "data/sample.h"
@@ -34,6 +35,8 @@ struct DatasetOptions {
   std::int64_t classes = 0;
   std::filesystem::path model{};  // folder of the model being trained, which may hold a tokenizer; may be empty
   OptionValues settings{};        // options specific to the data set's kind
+  HoldOut hold_out = HoldOut::by_name;
+  std::shared_ptr<const HeldOut> held_out_before{};  // by the run that is evaluated or goes on
   /// Copies share it, so that a description and both splits read a file once.
   std::shared_ptr<OpenedFiles> files = std::make_shared<OpenedFiles>();
 
@@ -45,13 +48,14 @@ struct DatasetOptions {
 /// The description of a data set, known before any sample is read.
 struct DatasetInfo {
   std::string name;
-  std::int64_t size = 0;                   // samples of the split
-  SampleFields fields{};                   // the fields of each sample
-  std::vector<std::string> classes{};      // names by label; empty if labels are numbers
-  std::vector<float> mean{}, deviation{};  // [channels] of the train split's images, scaled to [0, 1]
-  std::vector<std::string> metrics{};      // evaluation metrics; empty: the task's default
-  std::string description{};               // human-readable summary of the files found; may be empty
-  Vocabulary vocabulary{};                 // for text
+  std::int64_t size = 0;                      // samples of the split
+  SampleFields fields{};                      // the fields of each sample
+  std::vector<std::string> classes{};         // names by label; empty if labels are numbers
+  std::vector<float> mean{}, deviation{};     // [channels] of the train split's images, scaled to [0, 1]
+  std::vector<std::string> metrics{};         // evaluation metrics; empty: the task's default
+  std::string description{};                  // human-readable summary of the files found; may be empty
+  Vocabulary vocabulary{};                    // for text
+  std::shared_ptr<const HeldOut> held_out{};  // null if the files have a part of their own for evaluation
 };
 
 /// A sample's class, i64 [] below `classes` (0: unknown).

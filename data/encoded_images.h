@@ -14,6 +14,13 @@ SampleFields encoded_image_fields(SampleField label = class_field());
 /// Channels of the samples' images; 3 (RGB) for image files, 0 if samples have no images.
 std::int64_t image_channels(const SampleFields& fields);
 
+/// The largest of a data set's image files, and the most bytes that a decoder holds of one beyond a few rows.
+struct DecoderNeed {
+  std::int64_t file = 0, held = 0;
+};
+/// As the headers tell: of all files, or of `most` of them at equal distances. Damaged ones count nothing.
+DecoderNeed decoder_need(const Dataset& dataset, bool apply_exif, std::int64_t most = 4096);
+
 /// A data set of image files; `info().fields` are encoded_image_fields(). Format and size of an image are unknown until
 /// its file is read.
 class EncodedImages : public Dataset {
@@ -24,7 +31,7 @@ class EncodedImages : public Dataset {
 
  private:
   /// Sets the image file, in memory from `sample.make(name, {bytes}, DType::u8)`, and the label. An unreadable file is
-  /// the input's fault; the message names it. Thread-safe.
+  /// the input's fault, and becomes a DamagedSample. Thread-safe.
   virtual void read_file(std::int64_t index, Sample& sample) const = 0;
 
   void read_sample(std::int64_t index, Sample& sample) const final;

@@ -140,19 +140,22 @@ class Transformed final : public Dataset {
 
   void read_sample(std::int64_t index, Sample& sample) const override {
     const std::int64_t copy = sample.copy;
-    source_->read(index, sample);
+    const std::string why = read_intact(index, {}, sample);
+    if (why.empty()) return;
+    DamagedFile damaged{.index = sample.index, .file = origin_of(sample), .why = why};
     const SampleRandom random(seed_, sample.epoch, sample.index, sample.copy);
-    DamagedFile damaged{.index = sample.index, .file = origin_of(sample), .why = apply(sample, random)};
-    if (damaged.why.empty()) return;
     if (on_damage_ == OnDamage::fail) reject_sample("{}: {}", damaged.file, damaged.why);
     if (on_damage_ == OnDamage::replace) damaged.instead = read_another(index, copy, damaged, random, sample);
     sample.damaged = std::move(damaged);
   }
 
-  /// Why the sample is damaged; empty if it is intact.
-  std::string apply(Sample& sample, SampleRandom random) const {
+  /// Reads and transforms a sample, with the draws of another one if they are given. Returns why the sample is damaged;
+  /// empty if it is intact.
+  std::string read_intact(std::int64_t index, std::optional<SampleRandom> random, Sample& sample) const {
     try {
-      lacuna::apply(transforms_, source_->info().fields, sample, random);
+      source_->read(index, sample);
+      if (!random) random.emplace(seed_, sample.epoch, sample.index, sample.copy);
+      lacuna::apply(transforms_, source_->info().fields, sample, *random);
     } catch (const DamagedSample& error) {
       return error.what();
     }
@@ -165,14 +168,13 @@ class Transformed final : public Dataset {
                            const SampleRandom& random, Sample& sample) const {
     const SampleField* const field = find_class(info().fields);
     const bool has_class = field != nullptr;
-    const std::int64_t wanted = has_class ? *sample[field->name].data<std::int64_t>() : 0;
+    const std::int64_t wanted = has_class ? source_->label(index) : 0;
     const Permutation order(size(), random.order());
     for (std::int64_t i = 0; i < size(); ++i) {
       const std::int64_t other = order(i);
       if (other == index || (has_class && source_->label(other) != wanted)) continue;
       sample.copy = copy;
-      source_->read(other, sample);
-      if (apply(sample, random).empty()) return origin_of(sample);
+      if (read_intact(other, random, sample).empty()) return origin_of(sample);
     }
     reject_sample("{}: {}, and no other file{} can be decoded in its place", damaged.file, damaged.why,
                   has_class ? " of its class" : "");

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif
@@ -19,12 +20,34 @@ std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::trunc(x +
 /// Pillow's rounding of weights: halves away from zero.
 std::int32_t rounded_weight(double x) { return static_cast<std::int32_t>(std::trunc(x < 0 ? x - 0.5 : x + 0.5)); }
 
+double sinc(double x) { return x == 0 ? 1 : std::sin(x * std::numbers::pi) / (x * std::numbers::pi); }
+
 double weight_at(ResizeFilter filter, double x) {
   constexpr double a = -0.5;
+  if (filter == ResizeFilter::box) return -0.5 < x && x <= 0.5 ? 1 : 0;
+  if (filter == ResizeFilter::lanczos) return -3 <= x && x < 3 ? sinc(x) * sinc(x / 3) : 0;
   x = std::abs(x);
+  if (filter == ResizeFilter::hamming) return x < 1 ? sinc(x) * (0.54 + 0.46 * std::cos(x * std::numbers::pi)) : 0;
   if (filter == ResizeFilter::bilinear) return std::max(0.0, 1.0 - x);
   if (x < 1) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
   return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0.0;
+}
+
+/// Half the filter's width.
+double support_of(ResizeFilter filter) {
+  switch (filter) {
+    case ResizeFilter::bicubic:
+      return 2;
+    case ResizeFilter::lanczos:
+      return 3;
+    case ResizeFilter::nearest:
+    case ResizeFilter::box:
+      return 0.5;
+    case ResizeFilter::bilinear:
+    case ResizeFilter::hamming:
+      break;
+  }
+  return 1;
 }
 
 using Sums = std::int32_t __attribute__((vector_size(32)));
@@ -95,24 +118,42 @@ void add_rows(const std::uint8_t* const* rows, const std::int32_t* weights, std:
 
 }  // namespace
 
+std::array<std::pair<std::string_view, ResizeFilter>, 6> names_of(ResizeFilter) {
+  return {{{"bilinear", ResizeFilter::bilinear},
+           {"bicubic", ResizeFilter::bicubic},
+           {"nearest", ResizeFilter::nearest},
+           {"box", ResizeFilter::box},
+           {"hamming", ResizeFilter::hamming},
+           {"lanczos", ResizeFilter::lanczos}}};
+}
+
 ResizeAxis::ResizeAxis(std::int64_t source, std::int64_t target, ResizeFilter filter, const AxisWindow& window)
     : shrinks_by_(source - target), begin_(source) {
   const double scale = static_cast<double>(source) / static_cast<double>(target);
   const double wide = std::max(scale, 1.0);
-  const double support =
-      (filter == ResizeFilter::bicubic ? 2 : 1) * wide;  // half the filter's width, in source positions
+  const double support = support_of(filter) * wide;  // in source positions
   std::vector<double> exact;                             // [taps]
   taps_.reserve(static_cast<std::size_t>(window.count));
   weights_.reserve(taps_.capacity() * static_cast<std::size_t>(std::ceil(support) * 2 + 1));
+  std::vector<std::int64_t> nearest;  // by position: Pillow adds up the steps
+  if (filter == ResizeFilter::nearest)
+    for (double at = scale * 0.5; std::ssize(nearest) < window.begin + window.count; at += scale)
+      nearest.push_back(std::min(static_cast<std::int64_t>(at), source - 1));
   for (std::int64_t i = 0; i < window.count; ++i) {
     const std::int64_t position = window.begin + (window.reversed ? window.count - 1 - i : i);
     const double centre = (static_cast<double>(position) + 0.5) * scale;
     auto begin = std::max<std::int64_t>(0, rounded(centre - support));
     auto end = std::min(source, rounded(centre + support));
+    if (filter == ResizeFilter::nearest) {
+      begin = nearest[static_cast<std::size_t>(position)];
+      end = begin + 1;
+    }
     double sum = 0;
     exact.clear();
     for (std::int64_t k = begin; k < end; ++k) {
-      exact.push_back(weight_at(filter, (static_cast<double>(k) - centre + 0.5) / wide));
+      exact.push_back(filter == ResizeFilter::nearest
+                          ? 1
+                          : weight_at(filter, (static_cast<double>(k) - centre + 0.5) * (1 / wide)));
       sum += exact.back();
     }
     const std::size_t at = weights_.size();

@@ -3,15 +3,24 @@
 // pixels as the width.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lacuna {
 
 enum class ResizeFilter : std::uint8_t {
   bilinear,  // the triangle filter
-  bicubic    // Keys' cubic convolution with a = −1/2
+  bicubic,   // Keys' cubic convolution with a = −1/2
+  nearest,   // one pixel, without antialiasing
+  box,       // the mean of the pixels that an output pixel covers
+  hamming,   // a windowed sinc as wide as the triangle
+  lanczos    // a sinc windowed by a sinc, of three lobes
 };
+
+std::array<std::pair<std::string_view, ResizeFilter>, 6> names_of(ResizeFilter);
 
 /// A window of a resampled axis.
 struct AxisWindow {

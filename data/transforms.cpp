@@ -11,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 namespace lacuna {
@@ -132,15 +133,24 @@ std::vector<float> Normalize::table() const {
   return table;
 }
 
-std::array<std::pair<std::string_view, Interpolation>, 3> names_of(Interpolation) {
-  return {
-      {{"bilinear", Interpolation::bilinear}, {"bicubic", Interpolation::bicubic}, {"random", Interpolation::random}}};
+std::array<std::pair<std::string_view, Interpolation>, 7> names_of(Interpolation) {
+  return {{{"bilinear", Interpolation::bilinear},
+           {"bicubic", Interpolation::bicubic},
+           {"random", Interpolation::random},
+           {"nearest", Interpolation::nearest},
+           {"box", Interpolation::box},
+           {"hamming", Interpolation::hamming},
+           {"lanczos", Interpolation::lanczos}}};
 }
+ResizeFilter filter_of(Interpolation interpolation) { return from_name<ResizeFilter>(to_name(interpolation)).value(); }
 std::array<std::pair<std::string_view, Decoding>, 2> names_of(Decoding) {
   return {{{"exact", Decoding::exact}, {"fast", Decoding::fast}}};
 }
 std::array<std::pair<std::string_view, ExifUse>, 2> names_of(ExifUse) {
   return {{{"ignore", ExifUse::ignore}, {"apply", ExifUse::apply}}};
+}
+std::array<std::pair<std::string_view, WideGrey>, 2> names_of(WideGrey) {
+  return {{{"scale", WideGrey::scale}, {"clip", WideGrey::clip}}};
 }
 
 Fields TransformOptions::fields() {
@@ -154,13 +164,15 @@ Fields TransformOptions::fields() {
   return Fields{
              field("image_size", &T::image_size, up_to(4096),
                    "image side in pixels, or [height, width]; 0: the model's own"),
+             field("channels", &T::channels, between(0, 3),
+                   "channels of decoded image files: 3 (RGB) or 1 (grey); 0: the model's"),
              field("mean", &T::mean, up_to(1),
                    "mean per channel, from 0 to 1, as `[0.5, 0.5, 0.5]`, that images are normalised with; empty: that "
                    "of the folder of `model.from`, the preset or else the data set"),
              field("std", &T::deviation, up_to(1), "standard deviation per channel, like `mean`"),
              field("interpolation", &T::interpolation,
-                   "resize filter; `random`: one of the two per training image, and `bicubic` in evaluation; a folder "
-                   "and a preset have their own default"),
+                   "resize filter, Pillow's; `random`: `bilinear` or `bicubic` per training image, and `bicubic` in "
+                   "evaluation; a folder and a preset have their own default"),
              field("crop_pct", &T::crop_pct, between(0.01, 1),
                    "evaluation: images are resized to the model's size / crop_pct, then centre-cropped; a folder and "
                    "a preset have their own default"),
@@ -178,7 +190,9 @@ Fields TransformOptions::fields() {
              field("decode", &T::decode,
                    "JPEG decoding; `fast` decodes large images at 1/2, 1/4 or 1/8 size if they shrink at least twice "
                    "as far, which changes pixels"),
-             field("exif", &T::exif, "whether images are rotated by their EXIF orientation")} +
+             field("exif", &T::exif, "whether images are rotated by their EXIF orientation"),
+             field("grey16", &T::grey16,
+                   "16-bit grey images: `scale` to 8 bits, or `clip` at 255, as Pillow's convert does")} +
          rows_of(&T::pixels);
 }
 
@@ -223,13 +237,15 @@ std::shared_ptr<const Transform> view_of(const SampleFields& fields, const std::
   const SampleField* const image = find_images(fields);
   if (image == nullptr) fail("transforms expect samples with an image, got {}", to_string(fields));
   const bool files = image->kind == FieldKind::image_file;
-  const Shape shape = files ? Shape{0, 0, 3} : image->shape;
+  const Shape shape = files ? Shape{0, 0, pixel_channels(fields, options)} : image->shape;
   const bool given = options.image_size.is_given();
   if (files && !given) reject("data.image_size: expected the side of the images, got 0");
-  ViewOptions view{.size = given ? options.image_size : ImageSize(std::min(shape[0], shape[1])),
-                   .interpolation = options.interpolation,
-                   .decode = {.apply_exif = options.exif == ExifUse::apply},
-                   .fast = options.decode == Decoding::fast};
+  ViewOptions view{
+      .size = given ? options.image_size : ImageSize(std::min(shape[0], shape[1])),
+      .channels = shape[2],
+      .interpolation = options.interpolation,
+      .decode = {.apply_exif = options.exif == ExifUse::apply, .scale_grey = options.grey16 == WideGrey::scale},
+      .fast = options.decode == Decoding::fast};
   if (augmentation.view != nullptr) return augmentation.view(options, view);
   const CropMode mode = crop_mode_of(options.crop_mode);
   const bool fits = !given || ImageSize(shape[0], shape[1]) == view.size;
@@ -241,10 +257,21 @@ std::shared_ptr<const Transform> view_of(const SampleFields& fields, const std::
 
 }  // namespace
 
+std::int64_t pixel_channels(const SampleFields& fields, const TransformOptions& options) {
+  const SampleField* const image = find_images(fields);
+  if (image == nullptr) return 0;
+  constexpr std::int64_t rgb = 3;
+  if (image->kind != FieldKind::image_file) return image->shape.back();
+  return options.channels == 0 ? rgb : options.channels;
+}
+
 Transforms image_transforms(const DatasetInfo& source, const TransformOptions& options) {
   check(options);
-  const auto given_or = [](const std::vector<double>& given, const std::vector<float>& own) {
-    return given.empty() ? own : std::vector<float>(given.begin(), given.end());
+  const std::int64_t channels = pixel_channels(source.fields, options);
+  const auto given_or = [&](const std::vector<double>& given, const std::vector<float>& own) {
+    if (!given.empty()) return std::vector<float>(given.begin(), given.end());
+    if (channels != 1 || own.size() <= 1) return own;
+    return std::vector<float>{std::accumulate(own.begin(), own.end(), 0.0F) / static_cast<float>(own.size())};
   };
   const std::vector<float> mean = given_or(options.mean, source.mean);
   Transforms all;

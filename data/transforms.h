@@ -5,6 +5,7 @@
 #include "data/augment/options.h"
 #include "data/dataset.h"
 #include "data/geometry.h"
+#include "data/resize.h"
 #include "data/sample.h"
 
 #include <array>
@@ -86,17 +87,26 @@ class Normalize final : public Transform {
 enum class Interpolation : std::uint8_t {
   bilinear,
   bicubic,
-  random  // bilinear or bicubic, drawn per image
+  random,  // bilinear or bicubic, drawn per image
+  nearest,
+  box,
+  hamming,
+  lanczos
 };
+/// The filter of an interpolation that is not `random`.
+ResizeFilter filter_of(Interpolation interpolation);
 
 enum class Decoding : std::uint8_t { exact, fast };
 enum class ExifUse : std::uint8_t { ignore, apply };
-std::array<std::pair<std::string_view, Interpolation>, 3> names_of(Interpolation);
+enum class WideGrey : std::uint8_t { scale, clip };
+std::array<std::pair<std::string_view, Interpolation>, 7> names_of(Interpolation);
 std::array<std::pair<std::string_view, Decoding>, 2> names_of(Decoding);
 std::array<std::pair<std::string_view, ExifUse>, 2> names_of(ExifUse);
+std::array<std::pair<std::string_view, WideGrey>, 2> names_of(WideGrey);
 
 struct TransformOptions {
   ImageSize image_size = 0;      // of the output in pixels; 0: the data set's size
+  std::int64_t channels = 0;     // of decoded image files: 3 or 1 (grey); 0: 3
   std::string augment = "none";  // one of `augmentations()`
   AugmentOptions pixels{};       // augmentations of pixel values
   std::int64_t crop_padding = 4;
@@ -108,6 +118,7 @@ struct TransformOptions {
   std::string crop_mode = "center";
   Decoding decode = Decoding::exact;
   ExifUse exif = ExifUse::ignore;
+  WideGrey grey16 = WideGrey::scale;
 
   static Fields fields();
 };
@@ -121,6 +132,9 @@ struct Augmentation {
 };
 /// The table of all augmentations; add a line to it to add one.
 std::span<const Augmentation> augmentations();
+
+/// Channels of the samples' images once they are decoded; 0 if there are none.
+std::int64_t pixel_channels(const SampleFields& fields, const TransformOptions& options);
 
 /// Decoding, resizing, augmentation and normalisation for the images of a data set. An unknown augmentation and invalid
 /// sizes and ranges are the input's fault.

@@ -14,19 +14,23 @@ namespace {
 
 /// The layer of each parameter, as timm's group_parameters counts them: 0 before the blocks, then one per block, and
 /// the classifier behind them. Other modules between two blocks (a stage's downsampling) belong to the one after them,
-/// if they do not declare otherwise (Module::follows_block).
+/// if they do not declare otherwise (Module::follows_block); a norm that follows a block of one layer, a convolution,
+/// is a layer of its own.
 std::map<const Parameter*, int> layers_of(const Module& model) {
   std::map<const Parameter*, int> layers;
   std::vector<const Parameter*> open;  // in no block, and behind the last one so far
   int blocks = 0;
+  bool is_one_layer = false;  // the last block
   for (const Module* const module : model.modules()) {
     if (module->role() == Role::block) {
       const int between = ++blocks == 1 ? 0 : blocks;
       for (const Parameter* const parameter : open) layers.emplace(parameter, between);
       open.clear();
+      is_one_layer = module->parameters().size() == module->own_parameters().size();
       for (const Parameter* const parameter : module->parameters()) layers.emplace(parameter, blocks);
       continue;
     }
+    if (module->follows_block() && is_one_layer) ++blocks;
     for (const Parameter* const parameter : module->own_parameters()) {
       if (layers.contains(parameter)) continue;  // in a block
       if (module->follows_block())

@@ -11,6 +11,7 @@
 #include "apps/train/crowding.h"
 #include "apps/train/damaged_files.h"
 #include "apps/train/fit.h"
+#include "apps/train/held_out.h"
 #include "apps/train/progress.h"
 #include "apps/train/ranks.h"
 #include "apps/train/statistics.h"
@@ -88,6 +89,7 @@ class Eval {
     Experiment experiment =
         is_folder ? parse_configuration("", "the command line", overrides) : read_configuration(files, overrides);
     refuse_changes_of_training(overrides);
+    follow_samples(point, is_folder, overrides, experiment, ranks);
     experiment.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
     if (ranks.size() > 1) {  // each takes as many samples at once as one process does
       experiment.train.batch_size = experiment.train.batch_size / experiment.train.accumulate * ranks.size();
@@ -169,6 +171,20 @@ class Eval {
                       (has_figures ? figures->text(origin) : std::string()),
                   json);
     return 0;
+  }
+
+  /// An evaluation of other files than the run's has nothing to hold out.
+  static void follow_samples(const std::optional<CheckpointPath>& point, bool is_folder,
+                             const std::vector<std::string>& overrides, Experiment& experiment,
+                             const Communicator& ranks) {
+    const auto given = [&](std::string_view key) {
+      return std::ranges::any_of(overrides, [&](const std::string& change) { return sets(change, "data", key); });
+    };
+    if (given("val_fraction")) return;
+    if (is_folder) experiment.data.source.hold_out = HoldOut::none;
+    if (!point) return;
+    const std::string changed = follow_held_out(point->run, given("path"), experiment);
+    if (!changed.empty() && ranks.rank() == 0) print_error(fmt::format("lacuna: warning: {}\n", changed));
   }
 
   /// Folders and tables name their own classes: those of the run must be theirs.

@@ -4,22 +4,27 @@
 #include "apps/config/resolve.h"
 #include "apps/output/output.h"
 #include "autograd/tape.h"
+#include "core/text.h"
 #include "data/collate.h"
 #include "data/files/file_tree.h"
 #include "data/files/input_file.h"
-#include "data/sets/image_folder_layout.h"
+#include "data/files/picture_names.h"
+#include "data/images/image_reader.h"
 #include "models/prediction.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -36,37 +41,56 @@ struct Input {
 };
 using TakeInput = std::function<void(Input)>;
 
+/// A file, a pipe or a device, as `<(command)`; `-`: standard input.
+std::string read_whole(const std::string& name) {
+  const std::string path = name == "-" ? "/dev/stdin" : name;
+  std::error_code ignored;
+  if (!fs::is_fifo(path, ignored) && !fs::is_character_file(path, ignored)) {
+    const InputFile file(path);
+    std::string bytes(static_cast<std::size_t>(file.size()), '\0');
+    file.read(0, {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()});
+    return bytes;
+  }
+  std::ifstream stream(path, std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(stream), {});
+  if (!stream && !stream.eof()) reject("{}: cannot be read", path);
+  return bytes;
+}
+
+bool is_picture(const FileTree& tree, std::int64_t file) {
+  if (!has_no_kind(tree.path(file))) return is_image_name(tree.path(file));
+  std::array<std::uint8_t, 32> bytes{};
+  return image_format(tree.read_begin(file, bytes)).is_read;
+}
+
+bool is_tar_name(const std::string& path) {
+  const std::string name = lower_case(path);
+  return std::ranges::any_of(std::initializer_list<std::string_view>{".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.zst"},
+                             [&](std::string_view end) { return name.ends_with(end); });
+}
+
 void each_image(const std::vector<std::string>& paths, const TakeInput& take) {
   if (paths.empty()) reject("expected images: files, folders or tar archives");
-  std::string bytes;
-  const auto place = [&](std::int64_t size) {
-    bytes.resize(static_cast<std::size_t>(size));
-    return std::span(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size());
-  };
   for (const std::string& path : paths) {
     std::error_code ignored;
     const bool is_folder = fs::is_directory(path, ignored);
-    if (!is_folder && !path.ends_with(".tar")) {
-      take({path, path, [&] {
-              const InputFile file(path);
-              file.read(0, place(file.size()));
-              return bytes;
-            }});
+    if (!is_folder && !is_tar_name(path)) {
+      take({path, path, [&] { return read_whole(path); }});
       continue;
     }
     const auto tree = FileTree::open(path);
     std::int64_t images = 0;
     for (std::int64_t file = 0; file < tree->size(); ++file) {
-      if (!is_image_name(tree->path(file))) continue;
+      if (!is_picture(*tree, file)) continue;
       ++images;
       const std::string name =
           is_folder ? (fs::path(path) / tree->path(file)).native() : fmt::format("{}: {}", path, tree->path(file));
-      take({name, name, [&] {
-              tree->read(file, place);
-              return bytes;
-            }});
+      take({name, name, [&] { return tree->read_text(file, std::numeric_limits<std::int64_t>::max()); }});
     }
     if (images == 0) reject("{}: expected images, got none", path);
+    if (const std::int64_t others = tree->size() - images; others > 0)
+      print_error(fmt::format("lacuna: note: {}: {} file{} no picture{}\n", path, others, others == 1 ? " is" : "s are",
+                              others == 1 ? "" : "s"));
   }
 }
 

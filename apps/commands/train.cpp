@@ -6,6 +6,7 @@
 #include "apps/output/output.h"
 #include "apps/train/crowding.h"
 #include "apps/train/fit.h"
+#include "apps/train/held_out.h"
 #include "apps/train/interrupt.h"
 #include "apps/train/planning.h"
 #include "apps/train/ranks.h"
@@ -87,6 +88,9 @@ class Train {
     for (const std::string& change : configuration_.overrides())
       if (sets(change, "output", "dir") && !fs::equivalent(experiment.output.dir, point.run, failed))
         reject("{}: a resumed run stays in its folder, {}", change, point.run.string());
+    if (const std::string changed = follow_held_out(point.run, false, experiment);
+        !changed.empty() && ranks.rank() == 0)
+      print_error(fmt::format("lacuna: warning: {}\n", changed));
     experiment.output.dir = point.run.string();
     // The file that it began with may be gone. Planning and cached features need weights before the checkpoint is
     // read. An adapter's base is no part of it, and a damaged one is refused once it is read.

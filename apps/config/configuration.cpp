@@ -223,6 +223,15 @@ void take_label_order(const std::vector<std::string>& labels, Experiment& experi
   classes = labels;
 }
 
+/// Gives the model as many input channels as `data.channels` says, unless the model's section says how many.
+void take_channels(const TreeEntry* model, Experiment& experiment) {
+  const std::int64_t channels = experiment.data.images.channels;
+  if (channels == 0 || (model != nullptr && model->value.find("in_channels") != nullptr)) return;
+  std::vector<HyperParameter>& options = experiment.model.options;
+  std::erase_if(options, [](const HyperParameter& option) { return option.key == "in_channels"; });
+  options.push_back({"in_channels", channels});
+}
+
 /// Describes the data set, and the model with as many outputs as the data set asks for.
 void open(Experiment& experiment, const std::vector<std::string>& labels) {
   experiment.data.images.image_size = image_size_of(experiment.architecture);
@@ -272,6 +281,7 @@ Experiment from_tree(Tree root, Problems& problems,
             : fmt::format("expected model.name, since {} is no folder with a config.json", experiment.model.from));
   const bool readable = problems.empty();
   if (!experiment.model.name.empty()) {
+    take_channels(model, experiment);
     experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));
     take_images(experiment, root, folder ? folder->images : ImagePreparation(), channels_of(experiment.architecture));
     check_model(experiment, root, problems);

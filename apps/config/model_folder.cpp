@@ -28,13 +28,6 @@ bool may_differ(const Field& field, const Tree& given, const Tree& stored) {
   return initial && (given == Tree(0)) == (stored == Tree(0));
 }
 
-/// Statistics for another number of channels: their mean for each.
-std::vector<double> for_channels(const std::vector<double>& values, std::int64_t channels) {
-  if (values.empty() || std::ssize(values) == channels) return values;
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  return std::vector<double>(static_cast<std::size_t>(channels), mean);
-}
-
 /// The hyper-parameters of a folder. If it names a family (`vit`), the configuration sets those that the folder does
 /// not list.
 std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configuration::Model& model) {
@@ -123,13 +116,25 @@ ImagePreparation completed(ImagePreparation said, const std::string& model) {
 
 }  // namespace
 
+std::vector<double> for_channels(const std::vector<double>& values, std::int64_t channels) {
+  if (values.empty() || std::ssize(values) == channels) return values;
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  return std::vector<double>(static_cast<std::size_t>(channels), mean);
+}
+
 void take_images(Configuration& configuration, const Tree& root, ImagePreparation said, std::int64_t channels) {
   const ImagePreparation images = completed(std::move(said), configuration.model.name);
   const TreeEntry* const section = root.find("data");
   const auto is_open = [&](std::string_view key) { return section == nullptr || section->value.find(key) == nullptr; };
   TransformOptions& data = configuration.data.images;
-  if (is_open("interpolation") && (images.interpolation == "bilinear" || images.interpolation == "bicubic"))
-    data.interpolation = from_name<Interpolation>(images.interpolation).value();
+  if (is_open("interpolation") && !images.interpolation.empty()) {
+    const auto known = from_name<Interpolation>(images.interpolation);
+    if (!known)
+      reject("the model's folder asks for interpolation {}, which is unknown: data.interpolation says which to use",
+             images.interpolation);
+    data.interpolation = *known;
+  }
+  if (data.channels == 0 && channels == 1) data.channels = 1;
   if (is_open("crop_pct") && images.crop_pct > 0) data.crop_pct = images.crop_pct;
   const bool known_mode = images.crop_mode == "center" || images.crop_mode == "squash" || images.crop_mode == "border";
   if (is_open("crop_mode") && known_mode) data.crop_mode = images.crop_mode;

@@ -15,6 +15,9 @@ namespace lacuna::apps {
 /// values. Returns the folder; nothing if there is none, or one that does not fit.
 std::optional<ModelFolder> take_model(Configuration& configuration, const Tree& root, Problems& problems);
 
+/// Values of three channels for another number of them: their mean for each.
+std::vector<double> for_channels(const std::vector<double>& values, std::int64_t channels);
+
 /// Fills in mean, deviation, interpolation and crop of images with `channels`, where `root` leaves them open: as
 /// `said`, otherwise as the preset of the configuration's model says.
 void take_images(Configuration& configuration, const Tree& root, ImagePreparation said, std::int64_t channels);

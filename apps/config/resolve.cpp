@@ -1,5 +1,6 @@
 #include "apps/config/resolve.h"
 
+#include "apps/config/model_folder.h"
 #include "apps/config/model_options.h"
 #include "apps/config/schema.h"
 #include "apps/output/output.h"
@@ -44,8 +45,9 @@ void fill_in_defaults(Experiment& experiment) {
   if (const auto found = data.source.settings.find("tokenizer"); found != data.source.settings.end())
     if (found->second.text.empty()) found->second = experiment.model.from;
   if (data.images.mean.empty()) {
-    data.images.mean = as_written(experiment.samples.mean);
-    data.images.deviation = as_written(experiment.samples.deviation);
+    const std::int64_t channels = pixel_channels(experiment.samples.fields, data.images);
+    data.images.mean = for_channels(as_written(experiment.samples.mean), channels);
+    data.images.deviation = for_channels(as_written(experiment.samples.deviation), channels);
   }
 }
 
@@ -161,6 +163,7 @@ Transforms transforms_of(const Configuration& resolved, const DatasetInfo& datas
   };
   refuse_if(options.decode != defaults.decode, "decode");
   refuse_if(options.exif != defaults.exif, "exif");
+  refuse_if(options.channels != 0 && options.channels != image_channels(dataset.fields), "channels");
   refuse_if(resolved.data.broken != Configuration::Data{}.broken, "broken");
   if (image_channels(dataset.fields) == 0) return {};
   if (training) {

@@ -81,9 +81,12 @@ void check_data(const Experiment& c, const Tree& root, Problems& problems) {
                              c.data.name, c.data.source.path.string()));
   const DatasetInfo& data = c.samples;
   const auto classes = static_cast<std::int64_t>(data.classes.size());
-  const std::int64_t channels = image_channels(data.fields);
+  const std::int64_t channels = pixel_channels(data.fields, c.data.images);
   const bool has_images = channels > 0;
-  note_refusal(place_of(root, "data"), problems, [&] { augment::check(c.data.images.pixels); });
+  note_refusal(place_of(root, "data"), problems, [&] {
+    augment::before_normalization(c.data.images.pixels, {}, c.data.images.interpolation);
+    if (c.data.images.channels == 2) reject("data.channels: expected 1, 3, or 0 (the model's), got 2");
+  });
   if (!has_images && (c.data.repeats > 1 || c.data.images.pixels != AugmentOptions()))
     problems.add(
         place_of(root, "data"),
@@ -172,7 +175,10 @@ void check_classes(const Experiment& c, const Task& task) {
     SampleFields mixed = data.fields;
     for (SampleField& field : mixed)
       if (field.name == images->name)
-        field = {.name = field.name, .kind = FieldKind::pixels, .dtype = DType::f32, .shape = {1, 1, 3}};
+        field = {.name = field.name,
+                 .kind = FieldKind::pixels,
+                 .dtype = DType::f32,
+                 .shape = {1, 1, pixel_channels(data.fields, c.data.images)}};
     mixing->describe(std::move(mixed));
   }
   best_by(c.train.best_by, task);

@@ -32,8 +32,9 @@ void put(std::string& bytes, std::uint32_t value, int count) {
 std::string picture_address(const Tensor& images, std::int64_t row, const std::vector<double>& mean,
                             const std::vector<double>& deviation) {
   const Shape& shape = images.shape();
-  expect(shape.rank() == 4 && shape[3] == 3 && mean.size() == 3 && deviation.size() == 3,
-         "expected images [N, H, W, 3] and a mean and deviation for each channel, got {}", shape);
+  const auto channels = shape.rank() == 4 ? static_cast<std::size_t>(shape[3]) : 0;
+  expect((channels == 1 || channels == 3) && mean.size() == channels && deviation.size() == channels,
+         "expected images [N, H, W, 3 or 1] and a mean and deviation for each channel, got {}", shape);
   const auto height = static_cast<std::uint32_t>(shape[1]), width = static_cast<std::uint32_t>(shape[2]);
   const std::uint32_t row_bytes = (3 * width + 3) / 4 * 4, header = 54;
   // A Windows bitmap: rows from the bottom up, blue first, rows of whole four bytes.
@@ -53,8 +54,10 @@ std::string picture_address(const Tensor& images, std::int64_t row, const std::v
       images.row_range(row * shape[1] * shape[2], (row + 1) * shape[1] * shape[2]).to_vector();
   for (std::uint32_t y = height; y-- > 0;) {
     for (std::uint32_t x = 0; x < width; ++x)
-      for (const std::size_t channel : {2U, 1U, 0U}) {
-        const double value = values[(std::size_t{y} * width + x) * 3 + channel] * deviation[channel] + mean[channel];
+      for (const std::size_t colour : {2U, 1U, 0U}) {
+        const std::size_t channel = std::min(colour, channels - 1);
+        const double value =
+            values[(std::size_t{y} * width + x) * channels + channel] * deviation[channel] + mean[channel];
         bitmap += static_cast<char>(std::lround(std::clamp(value, 0.0, 1.0) * 255));
       }
     bitmap.append(row_bytes - 3 * width, '\0');

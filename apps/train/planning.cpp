@@ -11,6 +11,8 @@
 #include "autograd/tape.h"
 #include "core/planned_device.h"
 #include "data/dataset.h"
+#include "data/encoded_images.h"
+#include "data/images/decoder_memory.h"
 #include "data/pipeline.h"
 
 #include <fmt/ranges.h>
@@ -48,8 +50,7 @@ class MetaModel {
     const PlannedDeviceScope planned(device_of(experiment_).kind);
     Ledger& account = ledger(Device::meta);
     account.reset_peak();
-    const StepResult result =
-        setup_.trainer(policy).step(example(experiment_, setup_), 0, 0, {.observer = observer});
+    const StepResult result = setup_.trainer(policy).step(example(experiment_, setup_), 0, 0, {.observer = observer});
     return {result.saved_bytes, account.peak()};
   }
   /// A step and an evaluation under `exact`.
@@ -142,6 +143,20 @@ MemoryPlan read_plan(const fs::path& path) {
   return parse_plan(std::string(std::istreambuf_iterator<char>(stream), {}), path.string());
 }
 
+/// Bytes of the workers' image files, and of the decoders that hold a whole image, which take turns from here on.
+std::int64_t memory_of_decoders(const Experiment& experiment) {
+  const Configuration::Data& data = experiment.data;
+  if (dataset_kinds().get(data.name).reads_files && data.source.path.empty()) return 0;
+  DecoderNeed most;
+  for (const Split split : {Split::train, Split::validation}) {
+    const auto dataset = open_dataset(data.name, dataset_options(experiment, split));
+    const DecoderNeed need = decoder_need(*dataset, data.images.exif == ExifUse::apply);
+    most = {std::max(most.file, need.file), std::max(most.held, need.held)};
+  }
+  set_decoder_limit(most.held);
+  return most.held + data.workers * most.file;
+}
+
 class BudgetPlanner {
  public:
   BudgetPlanner(Setup& setup, const Experiment& experiment, const CostTable& costs)
@@ -153,7 +168,7 @@ class BudgetPlanner {
     of_saved_ = memory.budget_of == "saved";
     if (!memory.budget.empty()) budget_ = parse_bytes(memory.budget);
     if (memory.budget_of == "process" && budget_ > 0) {
-      beside_ = memory_beside_tensors();
+      beside_ = memory_beside_tensors() + memory_of_decoders(experiment);
       if (budget_ <= beside_)
         reject("memory.budget: the process takes about {} beside its tensors: expected more, got {}",
                format_bytes(beside_), memory.budget);

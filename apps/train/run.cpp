@@ -10,6 +10,7 @@
 #include "apps/train/damaged_files.h"
 #include "apps/train/fit.h"
 #include "apps/train/freeze_table.h"
+#include "apps/train/held_out.h"
 #include "apps/train/interrupt.h"
 #include "apps/train/machine_costs.h"
 #include "apps/train/nonfinite.h"
@@ -241,6 +242,7 @@ int Run::run(const RunFolder& folder) {
   if (trainer_.progress().step > 0 && measures_as_recorded())  // the next measurement may come after the end
     if (const std::optional<double> last = metrics_->last("measuring")) figures_.set_calibration_before(*last);
   folder_->save_configuration(to_yaml(with_absolute_paths(experiment_)));
+  save_held_out(folder_->path(), experiment_, training_samples_->info());
   folder_->save_plan(experiment_.plan ? to_json(*experiment_.plan) : std::string());
   folder_->save_timeline(foreseen_.timeline + "\n");
   folder_->remove_summary();

@@ -21,8 +21,9 @@ namespace fs = std::filesystem;
 constexpr const char* metrics_file = "metrics.jsonl";
 constexpr std::string_view unfinished = ".tmp";
 // The files of a run beside its checkpoints, which `--overwrite` removes.
-constexpr const char* written_names[] = {"last",      "best",        metrics_file,  "measured.json", "summary.json",
-                                         "plan.json", "record.json", "config.yaml", "classes.json",  "timeline.json"};
+constexpr const char* written_names[] = {"last",         "best",          metrics_file,   "measured.json",
+                                         "summary.json", "plan.json",     "record.json",  "config.yaml",
+                                         "classes.json", "timeline.json", "held_out.json"};
 
 /// `step-` and eight digits or more, perhaps with `.tmp`, before which numbers may stand (make_folder_beside): nothing
 /// else among the checkpoints is ours.

@@ -7,6 +7,7 @@
 //   measured.json   figures of the steps up to the latest checkpoint, for a process that takes no step
 //   timeline.json   the predicted memory over one step (timeline.h)
 //   summary.json    written at the end
+//   held_out.json   the samples held out for evaluation, if the data have no part for it (held_out.h)
 //   classes.json    figures per class of the latest `lacuna eval`, for its page
 //   checkpoints/    step-00000042/, …: the latest few and the best
 //   last, best      links to two of them, moved when a checkpoint is complete: a convenience, which a copied folder or

@@ -65,8 +65,13 @@ Transforms before_normalization(const AugmentOptions& options, const std::vector
   Transforms all;
   if (!options.auto_augment.empty()) {
     Surroundings surroundings;
+    if (interpolation != Interpolation::random && interpolation != Interpolation::bilinear &&
+        interpolation != Interpolation::bicubic)
+      reject("data.auto_augment rotates by bilinear or bicubic: expected data.interpolation to be one of them or random, "
+             "got {}",
+             to_name(interpolation));
     if (interpolation != Interpolation::random)
-      surroundings.filter = interpolation == Interpolation::bilinear ? ResizeFilter::bilinear : ResizeFilter::bicubic;
+      surroundings.filter = filter_of(interpolation);
     for (const float value : mean)  // Python's rounding: halves to even
       surroundings.fill.push_back(static_cast<std::uint8_t>(std::clamp(std::nearbyint(255.0 * value), 0.0, 255.0)));
     all.push_back(make_auto_augment(parse_policy(options.auto_augment), std::move(surroundings)));

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/system_error.h"
+#include "core/text.h"
 #include "data/files/tar.h"
 #include "data/text/utf8.h"
 
@@ -26,7 +27,16 @@ bool is_archive(std::string_view name) {
 }
 std::string_view without_extension(std::string_view name) { return name.substr(0, name.size() - 4); }
 
-bool is_left_out(std::string_view name) { return name.starts_with('.') || name == "__MACOSX"; }
+/// Names that systems leave behind: of macOS, Windows, and the disks and thumbnails of Linux, Synology and QNAP.
+constexpr std::array<std::string_view, 16> service_names{
+    "__macosx",   "thumbs.db", "ehthumbs.db", "desktop.ini", "system volume information", "$recycle.bin",
+    "lost+found", "@eadir",    "@tmp",        "@recycle",    "@recently-snapshot",        "@__thumb",
+    "#recycle",   "#snapshot", "icon\r",      "__pycache__"};
+
+bool is_left_out(std::string_view name) {
+  return name.starts_with('.') ||
+         std::ranges::find(service_names, std::string_view(lower_case(name))) != service_names.end();
+}
 
 /// Whether a path within an archive is skipped.
 bool has_part_left_out(std::string_view path) {
@@ -95,7 +105,10 @@ class FileTree::Scan {
     sorted.paths_.reserve(tree.paths_.size());
     for (std::size_t i = 0; i < order.size(); ++i) {
       // The last of several members with the same path counts, as if the archive were unpacked.
-      if (i + 1 < order.size() && tree.path(order[i]) == tree.path(order[i + 1])) continue;
+      if (i + 1 < order.size() && tree.path(order[i]) == tree.path(order[i + 1])) {
+        ++tree.replaced_;
+        continue;
+      }
       sorted.paths_ += tree.path(order[i]);
       sorted.ends_.push_back(std::ssize(sorted.paths_));
       if (!tree.archives_.empty()) sorted.members_.push_back(members_[static_cast<std::size_t>(order[i])]);
@@ -250,12 +263,24 @@ std::string FileTree::origin(std::int64_t file) const {
   return fmt::format("{}: {}", name.native(), path(file));
 }
 
-void FileTree::read(std::int64_t file, const std::function<std::span<std::uint8_t>(std::int64_t)>& place) const {
+FileTree::Place FileTree::place_of(std::int64_t file) const {
   const Member on_disk{-1, 0, 0};
   const Member& member = members_.empty() ? on_disk : members_[static_cast<std::size_t>(file)];
-  const InputFile input(member.archive < 0 ? root_ / path(file) : archives_[static_cast<std::size_t>(member.archive)]);
+  InputFile input(member.archive < 0 ? root_ / path(file) : archives_[static_cast<std::size_t>(member.archive)]);
   const std::int64_t bytes = member.archive < 0 ? input.size() : member.bytes;
-  input.read(member.offset, place(bytes));
+  return {std::move(input), member.offset, bytes};
+}
+
+void FileTree::read(std::int64_t file, const std::function<std::span<std::uint8_t>(std::int64_t)>& place) const {
+  const Place at = place_of(file);
+  at.file.read(at.offset, place(at.bytes));
+}
+
+std::span<std::uint8_t> FileTree::read_begin(std::int64_t file, std::span<std::uint8_t> out) const {
+  const Place at = place_of(file);
+  out = out.first(std::min(out.size(), static_cast<std::size_t>(at.bytes)));
+  at.file.read(at.offset, out);
+  return out;
 }
 
 std::string FileTree::read_text(std::int64_t file, std::int64_t most) const {

@@ -1,6 +1,8 @@
 // The files below a folder or in tar archives, by index.
 #pragma once
 
+#include "data/files/input_file.h"
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -13,7 +15,8 @@
 namespace lacuna {
 
 /// Files sorted by the bytes of their paths. A tar archive within a folder or an archive counts as a folder with the
-/// archive's name without `.tar`. Names that begin with a dot, and `__MACOSX`, are skipped.
+/// archive's name without `.tar`. Names that begin with a dot, and those that systems leave behind (`Thumbs.db`,
+/// `@eaDir`, `lost+found`), are skipped.
 class FileTree {
  public:
   /// Lists a folder, following symbolic links, or a tar archive. Rejects cyclic and dangling links, unreadable folders,
@@ -32,10 +35,14 @@ class FileTree {
   /// The index of the file with this path, or -1.
   std::int64_t find(std::string_view path) const;
 
+  /// Members of archives that a later one of the same path replaces, as if the archive were unpacked.
+  std::int64_t replaced() const { return replaced_; }
   /// The location of a file, for messages.
   std::string origin(std::int64_t file) const;
   /// Reads a file into the memory that `place` returns for its size. Rejects an unreadable file. Thread-safe.
   void read(std::int64_t file, const std::function<std::span<std::uint8_t>(std::int64_t bytes)>& place) const;
+  /// Reads the first bytes of a file, up to the size of `out`, and returns them. Thread-safe.
+  std::span<std::uint8_t> read_begin(std::int64_t file, std::span<std::uint8_t> out) const;
   /// Reads a file as text; rejects more than `most` bytes.
   std::string read_text(std::int64_t file, std::int64_t most = 1 << 20) const;
 
@@ -45,12 +52,18 @@ class FileTree {
     std::int32_t archive;  // -1: a file on disk
     std::int64_t offset, bytes;
   };
+  struct Place {
+    InputFile file;
+    std::int64_t offset, bytes;
+  };
+  Place place_of(std::int64_t file) const;
 
   std::filesystem::path root_;      // empty: several archives
   std::string paths_;               // concatenated paths
   std::vector<std::int64_t> ends_;  // [size]: end of each path in `paths_`
   std::vector<Member> members_;     // [size]; empty if all files are on disk
   std::vector<std::string> folders_;
+  std::int64_t replaced_ = 0;
   std::vector<std::filesystem::path> archives_;
 };
 

@@ -12,6 +12,7 @@ namespace lacuna {
 // Each reader expects a file with the signature of its format.
 std::unique_ptr<ImageReader> open_jpeg(std::span<const std::uint8_t> file);
 std::unique_ptr<ImageReader> open_png(std::span<const std::uint8_t> file);
+std::unique_ptr<ImageReader> open_webp(std::span<const std::uint8_t> file);
 std::unique_ptr<ImageReader> open_bmp(std::span<const std::uint8_t> file);
 std::unique_ptr<ImageReader> open_gif(std::span<const std::uint8_t> file);
 std::unique_ptr<ImageReader> open_pnm(std::span<const std::uint8_t> file);

@@ -1,5 +1,6 @@
 #include "data/images/image_reader.h"
 
+#include "data/images/decoder_memory.h"
 #include "data/images/formats.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ constexpr std::array magics{
     Magic{"GIF8"sv, 0, open_gif, "GIF"},
     Magic{"P5"sv, 0, open_pnm, "PGM"},
     Magic{"P6"sv, 0, open_pnm, "PPM"},
-    Magic{"WEBP"sv, 8, nullptr, "WebP"},
+    Magic{"WEBP"sv, 8, open_webp, "WebP"},
     Magic{"II*\0"sv, 0, nullptr, "TIFF"},
     Magic{"MM\0*"sv, 0, nullptr, "TIFF"},
     Magic{"ftypavif"sv, 4, nullptr, "AVIF"},
@@ -45,13 +46,18 @@ constexpr std::array magics{
     Magic{"\x00\x00\x00\x0cjP  "sv, 0, nullptr, "JPEG 2000"},
 };
 
-const Magic& format_of(std::span<const std::uint8_t> file) {
+const Magic* find_format(std::span<const std::uint8_t> file) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   const auto found = std::ranges::find_if(magics, [&](const Magic& magic) {
     return text.substr(std::min(magic.at, text.size())).starts_with(magic.bytes);
   });
+  return found == magics.end() ? nullptr : &*found;
+}
+
+const Magic& format_of(std::span<const std::uint8_t> file) {
+  const Magic* const found = find_format(file);
   if (file.empty()) reject_sample("the file is empty");
-  if (found == magics.end()) reject_sample("the file is no image: expected a JPEG, PNG, BMP, GIF, PGM or PPM");
+  if (found == nullptr) reject_sample("the file is no image: expected a JPEG, PNG, WebP, BMP, GIF, PGM or PPM");
   if (found->open == nullptr)
     reject_sample(
         "{} is not read: convert it to PNG, as by ImageMagick's `mogrify -format png FILE`, and remove the original",
@@ -67,6 +73,8 @@ class OrientedReader final : public ImageReader {
     const bool turned = orientation >= 5;
     set_size(turned ? source_->width() : source_->height(), turned ? source_->height() : source_->width());
   }
+
+  std::int64_t held_bytes() const override { return source_->held_bytes() + height() * width() * 4; }
 
   void read(const ImageBox& box, const RowConsumer& consumer) override {
     const std::int64_t rows = source_->height(), columns = source_->width();
@@ -97,8 +105,14 @@ class OrientedReader final : public ImageReader {
 
 }  // namespace
 
+ImageFormat image_format(std::span<const std::uint8_t> bytes) {
+  const Magic* const found = find_format(bytes);
+  return found == nullptr ? ImageFormat{} : ImageFormat{found->name, found->open != nullptr};
+}
+
 std::unique_ptr<ImageReader> open_image(std::span<const std::uint8_t> bytes, const DecodeOptions& options) {
   std::unique_ptr<ImageReader> reader = format_of(bytes).open(bytes);
+  if (options.scale_grey) reader->scale_grey();
   const int orientation = options.apply_exif ? exif_orientation(bytes) : 1;
   if (orientation == 1) return reader;
   return std::make_unique<OrientedReader>(std::move(reader), orientation);
@@ -109,6 +123,7 @@ Tensor decode_image(std::span<const std::uint8_t> bytes, const DecodeOptions& op
   const std::int64_t height = reader->height(), width = reader->width();
   Tensor image = Tensor::empty({height, width, 3}, DType::u8, Device::cpu, Purpose::data);
   std::uint8_t* to = image.data<std::uint8_t>();
+  const DecoderMemory memory(reader->held_bytes());
   reader->read({.height = height, .width = width}, [&](const std::uint8_t* row) {
     for (std::int64_t x = 0; x < width; ++x, row += 4) to = std::copy_n(row, 3, to);
   });

@@ -2,8 +2,8 @@
 // held.
 //
 // Pixels are those of Pillow's Image.open(file).convert("RGB"): grey is repeated in three channels, palettes are looked
-// up, and alpha and colour profiles are dropped. 16-bit values keep their upper 8 bits, except that those of grey PNGs
-// are clamped at 255.
+// up, and alpha and colour profiles are dropped. 16-bit values keep their upper 8 bits, except that those of grey
+// images are clamped at 255 unless they are scaled.
 #pragma once
 
 #include "core/tensor.h"
@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 
 namespace lacuna {
 
@@ -36,6 +37,10 @@ class ImageReader {
   /// Downscales the image by up to `factor` (1, 2, 4 or 8) while decoding, if that saves time, and returns the factor
   /// used. The sides are rounded up. Call it before `read`.
   virtual std::int64_t shrink(std::int64_t factor);
+  /// Scales grey of more than 8 bits to 8, in place of clamping it. Call it before `read`.
+  virtual void scale_grey() {}
+  /// Bytes that `read` holds beyond a few rows, because the format needs the whole image.
+  virtual std::int64_t held_bytes() const { return 0; }
   /// Passes the rows of `box` to `row`, top to bottom. Damaged data throws DamagedSample.
   virtual void read(const ImageBox& box, const RowConsumer& row) = 0;
 
@@ -48,11 +53,19 @@ class ImageReader {
 };
 
 struct DecodeOptions {
-  bool apply_exif = false;  // rotate and flip images by their EXIF orientation
+  bool apply_exif = false;   // rotate and flip images by their EXIF orientation
+  bool scale_grey = false;  // 16-bit grey: scale it to 8 bits, in place of Pillow's clamping at 255
 };
 
-/// Reads the header of a JPEG, PNG, BMP, GIF (first frame only), PGM or PPM file, recognised by its content; `bytes`
-/// must outlive the reader. Other formats, damaged headers and images above most_pixels throw DamagedSample.
+/// The format that a file's first bytes tell; its name is empty if they tell none.
+struct ImageFormat {
+  std::string_view name{};
+  bool is_read = false;
+};
+ImageFormat image_format(std::span<const std::uint8_t> bytes);
+
+/// Reads the header of a JPEG, PNG, WebP, BMP, GIF (first frame of both), PGM or PPM file, recognised by its content;
+/// `bytes` must outlive the reader. Other formats, damaged headers and images above most_pixels throw DamagedSample.
 std::unique_ptr<ImageReader> open_image(std::span<const std::uint8_t> bytes, const DecodeOptions& options = {});
 
 /// The whole image, u8 [height, width, 3].

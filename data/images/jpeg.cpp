@@ -106,6 +106,16 @@ class JpegReader final : public ImageReader {
     return factor;
   }
 
+  /// Coefficients of all blocks, in two bytes, of a progressive file.
+  std::int64_t held_bytes() const override {
+    jpeg_decompress_struct& info = decoder_.info;
+    if (jpeg_has_multiple_scans(&info) == FALSE) return 0;
+    std::int64_t blocks = 0;
+    for (int c = 0; c < info.num_components; ++c)
+      blocks += std::int64_t{info.comp_info[c].width_in_blocks} * info.comp_info[c].height_in_blocks;
+    return blocks * DCTSIZE2 * 2;
+  }
+
   void read(const ImageBox& box, const RowConsumer& consumer) override {
     jpeg_decompress_struct& info = decoder_.info;
     // Chroma upsampling reads neighbouring columns, so the decoded region extends past the crop.
@@ -147,7 +157,7 @@ class JpegReader final : public ImageReader {
   }
 
   std::span<const std::uint8_t> file_;
-  Decoder decoder_;
+  mutable Decoder decoder_;  // libjpeg asks for one that it may change
 };
 
 }  // namespace

@@ -23,6 +23,8 @@ class PnmReader final : public ImageReader {
       reject_sample("the file is cut off: {} bytes of pixels expected", bytes);
   }
 
+  void scale_grey() override { scales_ = true; }
+
   void read(const ImageBox& box, const RowConsumer& consumer) override {
     std::vector<std::uint8_t> row(static_cast<std::size_t>(box.width + 1) * 4);  // [width + 1, 4]
     const std::int64_t pixel_bytes = channels_ * value_bytes();
@@ -38,11 +40,11 @@ class PnmReader final : public ImageReader {
  private:
   std::int64_t value_bytes() const { return largest_ > 255 ? 2 : 1; }
 
-  /// Pillow's scaling: grey of more than 8 bits is scaled to 16 bits, then clamped at 255.
+  /// Pillow's scaling: grey of more than 8 bits is scaled to 16 bits, then clamped at 255; or all to 8 bits.
   std::uint8_t pixel(const std::uint8_t* from) const {
     const int value = value_bytes() == 1 ? from[0] : from[0] * 256 + from[1];
     if (largest_ == 255) return from[0];
-    const double most = channels_ == 1 && largest_ > 255 ? 65535 : 255;
+    const double most = channels_ == 1 && largest_ > 255 && !scales_ ? 65535 : 255;
     return static_cast<std::uint8_t>(
         std::min(255.0, std::nearbyint(static_cast<double>(value) / static_cast<double>(largest_) * most)));
   }
@@ -64,6 +66,7 @@ class PnmReader final : public ImageReader {
   File file_;
   std::size_t at_ = 2;  // position in the header, then the start of the pixels
   std::int64_t channels_, largest_ = 0;
+  bool scales_ = false;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The readers based on stb_image: PNG, GIF, and JPEG in builds without libjpeg-turbo.
+// The readers based on stb_image: GIF, and JPEG in builds without libjpeg-turbo.
 #include "data/images/formats.h"
 
 #include <algorithm>
@@ -22,7 +22,6 @@ void* limited_realloc(void* old, std::size_t bytes) { return bytes > most_bytes 
 
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC
-#define STBI_ONLY_PNG
 #define STBI_ONLY_GIF
 #define STBI_ONLY_JPEG
 #define STBI_NO_STDIO
@@ -68,6 +67,9 @@ class StbReader final : public ImageReader {
     set_size(height, width);
   }
 
+  /// Those of a GIF: pixels of four bytes, as many of the background, and one that marks them.
+  std::int64_t held_bytes() const override { return height() * width() * 9; }
+
   void read(const ImageBox& box, const RowConsumer& consumer) override {
     most_bytes = static_cast<std::size_t>(height() * width()) * 16 + (std::size_t{1} << 20);
     const Pixels all = decode_(file_);
@@ -91,56 +93,6 @@ class StbReader final : public ImageReader {
   File file_;
   Pixels (*decode_)(File);
 };
-
-std::uint32_t big_endian(const std::uint8_t* from) {
-  return std::uint32_t{from[0]} << 24 | std::uint32_t{from[1]} << 16 | std::uint32_t{from[2]} << 8 | from[3];
-}
-
-/// The checksum of PNG's chunks (ISO/IEC 15948, annex D).
-std::uint32_t crc32(File bytes) {
-  static constexpr auto table = [] {
-    std::array<std::uint32_t, 256> all{};
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      std::uint32_t value = i;
-      for (int bit = 0; bit < 8; ++bit) value = (value & 1U) != 0 ? 0xedb88320U ^ (value >> 1) : value >> 1;
-      all[i] = value;
-    }
-    return all;
-  }();
-  std::uint32_t crc = 0xffffffffU;
-  for (const std::uint8_t byte : bytes) crc = table[(crc ^ byte) & 0xffU] ^ (crc >> 8);
-  return ~crc;
-}
-
-/// Checks the chunks' checksums, because stb_image does not and corruption would go unnoticed.
-void check_png(File file) {
-  for (std::size_t at = 8; at + 12 <= file.size();) {
-    const std::size_t length = big_endian(file.data() + at);
-    if (length > file.size() - at - 12) break;
-    const File chunk = file.subspan(at + 4, length + 4);
-    if (crc32(chunk) != big_endian(chunk.data() + chunk.size())) reject_sample("damaged PNG: a checksum is wrong");
-    if (std::memcmp(chunk.data(), "IEND", 4) == 0) return;
-    at += length + 12;
-  }
-  reject_sample("damaged PNG: the file is cut off");
-}
-
-Pixels load_png(File file) {
-  check_png(file);
-  constexpr std::size_t depth = 24, colour = 25;  // offsets in the header
-  if (file[depth] != 16 || file[colour] != 0) return load(file);
-  Pixels all;
-  std::uint16_t* const grey =
-      stbi_load_16_from_memory(file.data(), length_of(file), &all.width, &all.height, &all.channels, 1);
-  if (grey == nullptr) reject_damaged();
-  all.values.reset(reinterpret_cast<std::uint8_t*>(grey));
-  all.channels = 1;
-  // Pillow keeps 16-bit grey and clamps it at 255. In-place conversion is safe: each value is read before it is
-  // overwritten.
-  for (std::int64_t i = 0; i < std::int64_t{all.width} * all.height; ++i)
-    all.values.get()[i] = static_cast<std::uint8_t>(std::min<int>(grey[i], 255));
-  return all;
-}
 
 /// Removes the transparency flag first, so that all pixels have a colour. Checks that the file is complete, because
 /// stb_image accepts a truncated one.
@@ -199,7 +151,6 @@ Pixels load_jpeg(File file) {
 
 }  // namespace
 
-std::unique_ptr<ImageReader> open_png(File file) { return std::make_unique<StbReader>(file, load_png); }
 std::unique_ptr<ImageReader> open_gif(File file) { return std::make_unique<StbReader>(file, load_gif); }
 std::unique_ptr<ImageReader> open_jpeg_with_stb(File file) {
   check_huffman_tables(file);

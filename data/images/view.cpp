@@ -1,6 +1,7 @@
 #include "data/images/view.h"
 
 #include "core/error.h"
+#include "data/images/decoder_memory.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +21,19 @@ struct Source {
 
 void read_rows(const Source& source, const ImageBox& box, RowResizer& to) {
   if (source.reader != nullptr) {
-    source.reader->read(box, [&](const std::uint8_t* row) { to.push_padded(row); });
+    const DecoderMemory memory(source.reader->held_bytes());
+    if (source.channels == 3) {
+      source.reader->read(box, [&](const std::uint8_t* row) { to.push_padded(row); });
+      return;
+    }
+    std::vector<std::uint8_t> grey(static_cast<std::size_t>(box.width + 4));
+    source.reader->read(box, [&](const std::uint8_t* row) {
+      // Pillow's conversion, ITU-R 601-2 in 16 bits.
+      for (std::int64_t x = 0; x < box.width; ++x, row += 4)
+        grey[static_cast<std::size_t>(x)] =
+            static_cast<std::uint8_t>((row[0] * 19595U + row[1] * 38470U + row[2] * 7471U + 0x8000U) >> 16U);
+      to.push(grey.data());
+    });
     return;
   }
   for (std::int64_t y = box.top; y < box.top + box.height; ++y)
@@ -75,7 +88,7 @@ SampleField ViewTransform::describe(SampleField image) const {
              image.shape.rank() == (is_file ? 1 : 3),
          "a view expects image files or pixels u8 [H, W, C], got `{}` ({}) {} {}", image.name, name_of(image.kind),
          name_of(image.dtype), image.shape);
-  const std::int64_t channels = is_file ? 3 : image.shape[2];
+  const std::int64_t channels = is_file ? options_.channels : image.shape[2];
   return {.name = image.name,
           .kind = FieldKind::pixels,
           .dtype = DType::u8,
@@ -90,13 +103,14 @@ Geometry ViewTransform::apply(SampleImage& image, SampleRandom& random) const {
     source = {.height = in.shape()[0], .width = in.shape()[1], .channels = in.shape()[2], .pixels = &in};
   } else {
     reader = open_image({in.data<const std::uint8_t>(), static_cast<std::size_t>(in.count())}, options_.decode);
-    source = {.height = reader->height(), .width = reader->width(), .channels = 3, .reader = reader.get()};
+    source = {
+        .height = reader->height(), .width = reader->width(), .channels = options_.channels, .reader = reader.get()};
   }
   const View exact = view(source.height, source.width, random);
   View seen = exact;
-  ResizeFilter filter =
-      options_.interpolation == Interpolation::bicubic ? ResizeFilter::bicubic : ResizeFilter::bilinear;
-  if (options_.interpolation == Interpolation::random && random.below(2) == 1) filter = ResizeFilter::bicubic;
+  const ResizeFilter filter = options_.interpolation != Interpolation::random ? filter_of(options_.interpolation)
+                              : random.below(2) == 1                          ? ResizeFilter::bicubic
+                                                                              : ResizeFilter::bilinear;
   if (options_.fast && reader != nullptr) {
     std::int64_t factor = 1;
     // The filter does at least half of the reduction, since its quality is better.

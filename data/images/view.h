@@ -15,6 +15,7 @@ namespace lacuna {
 
 struct ViewOptions {
   ImageSize size = 224;
+  std::int64_t channels = 3;  // of image files: 3, or 1 for grey as Pillow's mode L
   Interpolation interpolation = Interpolation::bilinear;
   DecodeOptions decode{};
   bool fast = false;  // downscale JPEGs up to 8 times while decoding if the view shrinks anyway; pixels differ

@@ -3,7 +3,11 @@
 #include "data/sets/image_folder_layout.h"
 
 #include "core/error.h"
+#include "core/text.h"
+#include "data/files/picture_names.h"
+#include "data/images/image_reader.h"
 
+#include <array>
 #include <string>
 #include <utility>
 
@@ -17,16 +21,18 @@ struct ImageFolderKeys {
 
   static Fields fields() {
     using O = ImageFolderKeys;
-    return {field("validation", &O::validation, is_path,
-                  "folder or archive to evaluate on; empty: `val`, `test` or the like in data.path"),
-            field("val_fraction", &O::val_fraction, val_fractions,
-                  "fraction of each class held out for evaluation, drawn by data.seed, if there is no folder for it"),
-            field("val_labels", &O::val_labels, is_path,
-                  "file with names and classes of validation images that lie in one folder, as ImageNet's "
-                  "LOC_val_solution.csv; empty: detected beside them"),
-            field("labels", &O::labels, PathKind::if_text_file,
-                  "names of the classes in their order, as `cat, dog`, or a file `.txt` with one per line; empty: the "
-                  "folders")};
+    return {
+        field("validation", &O::validation, is_path,
+              "folder or archive to evaluate on; empty: `val`, `test` or the like in data.path"),
+        field(
+            "val_fraction", &O::val_fraction, val_fractions,
+            "fraction of each class held out for evaluation, by the names and data.seed, if there is no folder for it"),
+        field("val_labels", &O::val_labels, is_path,
+              "file with names and classes of validation images that lie in one folder, as ImageNet's "
+              "LOC_val_solution.csv; empty: detected beside them"),
+        field("labels", &O::labels, PathKind::if_text_file,
+              "names of the classes in their order, as `cat, dog`, or a file `.txt` with one per line; empty: the "
+              "folders")};
   }
 };
 
@@ -36,8 +42,7 @@ ImageFolderOptions layout_options(const DatasetOptions& options) {
           .validation = own.validation,
           .val_labels = own.val_labels,
           .labels = own.labels,
-          .val_fraction = own.val_fraction,
-          .seed = options.seed,
+          .hold_out = {options.hold_out, own.val_fraction, options.seed, options.held_out_before},
           .files = options.files};
 }
 
@@ -45,8 +50,10 @@ std::shared_ptr<const ImageFolderLayout> layout_of(const DatasetOptions& options
   const ImageFolderOptions wanted = layout_options(options);
   if (wanted.path.empty())
     reject("data.path: expected a folder with a folder of images for each class, or a tar of it");
-  const std::string name = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", wanted.path.native(), wanted.validation.native(),
-                                       wanted.val_labels.native(), wanted.labels, wanted.val_fraction, wanted.seed);
+  const std::string name =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", wanted.path.native(), wanted.validation.native(),
+                  wanted.val_labels.native(), wanted.labels, wanted.hold_out.fraction, wanted.hold_out.seed,
+                  static_cast<int>(wanted.hold_out.how), fmt::ptr(wanted.hold_out.before));
   return options.files->get<ImageFolderLayout>(
       name, [&] { return std::make_shared<const ImageFolderLayout>(find_images(wanted)); });
 }
@@ -63,6 +70,7 @@ DatasetInfo info_of(const DatasetOptions& options) {
     const ImageSplit& split = options.split == Split::train ? layout->train : layout->validation;
     held = std::ssize(split.files);
     info.classes = layout->classes;
+    info.held_out = layout->held_out;
     info.fields = encoded_image_fields(class_field(std::ssize(layout->classes)));
     info.description = options.split == Split::train ? layout->description : "";
     if (options.size() > held)
@@ -83,13 +91,22 @@ std::unique_ptr<const Dataset> open(const DatasetOptions& options) {
 Recognition recognize(const std::filesystem::path& path, OpenedFiles& files) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) {
-    const std::string name = path.filename().native();
+    const std::string name = lower_case(path.filename().native());
     return {.certainty = name.find(".tar") != std::string::npos || name.ends_with(".tgz") ? 1 : 0};
   }
+  if (has_class_folders(path, files)) return {.certainty = 2};
   const auto tree = tree_at(path, files);
-  for (std::int64_t file = 0; file < tree->size(); ++file)
-    if (is_image_name(tree->path(file)) && tree->path(file).find('/') != std::string_view::npos)
-      return {.certainty = 1};
+  std::int64_t unnamed = 0;  // files whose names do not tell what they are
+  for (std::int64_t file = 0; file < tree->size(); ++file) {
+    const std::string_view name = tree->path(file);
+    if (name.find('/') == std::string_view::npos) continue;
+    if (is_image_name(name)) return {.certainty = 1};
+    constexpr std::int64_t most_read = 100;
+    if (has_no_kind(name) && ++unnamed <= most_read) {
+      std::array<std::uint8_t, 32> bytes{};
+      if (image_format(tree->read_begin(file, bytes)).is_read) return {.certainty = 1};
+    }
+  }
   return {};
 }
 

@@ -3,8 +3,9 @@
 #include "data/class_names.h"
 #include "data/encoded_images.h"
 #include "data/files/input_file.h"
+#include "data/files/picture_names.h"
+#include "data/hold_out.h"
 #include "data/permutation.h"
-#include "data/sets/image_folder_layout.h"
 #include "data/text/labelled_text.h"
 
 #include "core/error.h"
@@ -36,20 +37,22 @@ struct ImageTableOptions {
 
   static Fields fields() {
     using O = ImageTableOptions;
-    return {field("image", &O::image, "column of the image's path, by name or by number from 1; empty: detected"),
-            field("label", &O::label, "column of the label; empty: detected"),
-            field("labels", &O::labels, PathKind::if_text_file,
-                  "names of the classes in their order, or a file `.txt` of them; `numbers`: labels are numbers to "
-                  "predict; empty: detected"),
-            field("separator", &O::separator,
-                  "separator between the labels of an image that may have several, as `;`; empty: it has one, or a "
-                  "list of JSON"),
-            field("images", &O::images, is_path, "folder that paths are relative to; empty: that of the table"),
-            field("extension", &O::extension, "extension to append to paths, as `.jpg`"),
-            field("validation", &O::validation, is_path,
-                  "table to evaluate on; empty: `val` or the like beside the training table"),
-            field("val_fraction", &O::val_fraction, val_fractions,
-                  "fraction of each class held out for evaluation, drawn by data.seed, if there is no table for it")};
+    return {
+        field("image", &O::image, "column of the image's path, by name or by number from 1; empty: detected"),
+        field("label", &O::label, "column of the label; empty: detected"),
+        field("labels", &O::labels, PathKind::if_text_file,
+              "names of the classes in their order, or a file `.txt` of them; `numbers`: labels are numbers to "
+              "predict; empty: detected"),
+        field("separator", &O::separator,
+              "separator between the labels of an image that may have several, as `;`; empty: it has one, or a "
+              "list of JSON"),
+        field("images", &O::images, is_path, "folder that paths are relative to; empty: that of the table"),
+        field("extension", &O::extension, "extension to append to paths, as `.jpg`"),
+        field("validation", &O::validation, is_path,
+              "table to evaluate on; empty: `val` or the like beside the training table"),
+        field(
+            "val_fraction", &O::val_fraction, val_fractions,
+            "fraction of each class held out for evaluation, by the paths and data.seed, if there is no table for it")};
   }
 };
 
@@ -122,6 +125,9 @@ std::shared_ptr<const Rows> read_rows(const fs::path& file, const ImageTableOpti
     for (std::int64_t i = 0; i < rows->table->size(); ++i) {
       const fs::path image = rows->path(i);
       std::error_code ignored;
+      if (const std::string_view format = unread_format(image.native()); !format.empty())
+        reject("{}: the image {} is {}, which is not read: convert it to PNG, as by ImageMagick's `mogrify`",
+               rows->table->where(i), image.native(), format);
       if (!fs::is_regular_file(image, ignored))
         reject(
             "{}: expected the image {}, and there is no such file: data.images names the folder that paths begin in, "
@@ -136,6 +142,7 @@ struct TableSplit {
   std::shared_ptr<const Rows> rows;
   std::vector<std::int32_t> places;  // [samples]: rows of the split
   std::string description;
+  std::shared_ptr<const HeldOut> held_out;  // null if another table is evaluated on
 };
 
 TableSplit split_of(const DatasetOptions& options) {
@@ -161,16 +168,25 @@ TableSplit split_of(const DatasetOptions& options) {
   if (validation && fraction != usual_fraction)
     reject("data.val_fraction is {}, but {} has images to evaluate on", fraction, validation->native());
   std::vector<bool> held(static_cast<std::size_t>(training->table->size()));
-  if (!validation) {
+  auto sides = std::make_shared<HeldOut>();
+  const bool is_training = options.split == Split::train;
+  if (!validation && options.hold_out == HoldOut::none) {
+    held.assign(held.size(), !is_training);
+  } else if (!validation) {
     std::vector<std::int32_t> strata = training->labels;
     strata.resize(held.size());  // other kinds of labels count as one class
-    held = held_out(strata, fraction, options.seed);
+    std::vector<std::string> names;
+    for (std::int64_t i = 0; i < training->table->size(); ++i) names.push_back(training->table->row(i)[1].text);
+    held = held_out(names, names, strata, {options.hold_out, fraction, options.seed, options.held_out_before});
+    for (std::size_t i = 0; i < held.size(); ++i)
+      if (held[i]) sides->names.push_back(names[i]);
+    sides->trained_on = std::ssize(held) - std::ssize(sides->names);
     if (std::ranges::count(held, true) == 0)
       reject("{}: no image can be held out for evaluation, since each class has one: data.validation names a table",
              file->native());
   }
-  TableSplit split{training, {}, {}};
-  const bool is_training = options.split == Split::train;
+  TableSplit split{training, {}, {}, {}};
+  if (!sides->names.empty()) split.held_out = std::move(sides);
   if (!is_training && validation) {
     split.rows =
         read_rows(*validation, own, {.numbers = training->kind == LabelKind::number, .classes = training->classes},
@@ -204,7 +220,8 @@ DatasetInfo info_of(const DatasetOptions& options, const TableSplit& split) {
           .classes = split.rows->classes,
           .mean = {0.485F, 0.456F, 0.406F},
           .deviation = {0.229F, 0.224F, 0.225F},
-          .description = split.description};
+          .description = split.description,
+          .held_out = split.held_out};
 }
 
 class ImageTable final : public EncodedImages {

@@ -1,9 +1,10 @@
-// WebDataset shards: tar archives in which a sample's files share their name up to the first dot (`7.jpg`, `7.cls`).
+// WebDataset shards: tar archives in which a sample's files share their name without the extension (`7.jpg`, `7.cls`).
 #include "core/text.h"
 #include "data/class_names.h"
 #include "data/encoded_images.h"
 #include "data/files/file_tree.h"
 #include "data/files/pattern.h"
+#include "data/files/picture_names.h"
 #include "data/sets/image_folder_layout.h"
 
 #include "core/error.h"
@@ -31,14 +32,16 @@ struct WebDatasetOptions {
 
   static Fields fields() {
     using O = WebDatasetOptions;
-    return {field("validation", &O::validation, is_path,
-                  "shards to evaluate on, named as in data.path; empty: those in data.path with `val`, `test` or the "
-                  "like in their names"),
-            field("val_fraction", &O::val_fraction, val_fractions,
-                  "fraction of each class held out for evaluation, drawn by data.seed, if there are no shards for it"),
-            field("label", &O::label, "key of the label in the `.json` of samples without `.cls`"),
-            field("labels", &O::labels, PathKind::if_text_file,
-                  "names of the classes in their order, or a file `.txt` of them; empty: detected")};
+    return {
+        field("validation", &O::validation, is_path,
+              "shards to evaluate on, named as in data.path; empty: those in data.path with `val`, `test` or the "
+              "like in their names"),
+        field(
+            "val_fraction", &O::val_fraction, val_fractions,
+            "fraction of each class held out for evaluation, by the keys and data.seed, if there are no shards for it"),
+        field("label", &O::label, "key of the label in the `.json` of samples without `.cls`"),
+        field("labels", &O::labels, PathKind::if_text_file,
+              "names of the classes in their order, or a file `.txt` of them; empty: detected")};
   }
 };
 
@@ -71,8 +74,9 @@ bool is_for_validation(const fs::path& shard) {
 }
 
 struct Samples {
-  std::vector<std::int32_t> images;  // file indices in the tree
-  std::vector<std::string> labels;   // as written in the shards
+  std::vector<std::int32_t> images;              // file indices in the tree
+  std::vector<std::string> labels;               // as written in the shards
+  std::map<std::string, std::int64_t> others{};  // kinds of files that are left out
 };
 
 std::string label_in_json(const std::string& text, const std::string& key, const std::string& origin) {
@@ -95,29 +99,58 @@ std::string trimmed(std::string text) {
   return text;
 }
 
+/// A path without its last extension, which it may lack.
+std::string_view key_of(std::string_view path) {
+  const std::size_t base = path.rfind('/') + 1;  // 0 if there is no slash
+  const std::size_t dot = path.rfind('.');
+  return dot == std::string_view::npos || dot < base ? path : path.substr(0, dot);
+}
+
+/// The files of a key, -1 where there are none.
+struct KeyFiles {
+  std::int64_t image = -1, label = -1, json = -1;
+  bool is_labelled() const { return label >= 0 || json >= 0; }
+};
+
 Samples samples_in(const FileTree& tree, const std::string& key) {
+  std::map<std::string_view, KeyFiles, std::less<>> keys;
   Samples samples;
-  std::int64_t file = 0;
-  const auto key_of = [&](std::int64_t number) {
-    const std::string_view path = tree.path(number);
-    const std::size_t base = path.rfind('/') + 1;  // 0 if there is no slash
-    return path.substr(0, std::min(path.find('.', base), path.size()));
-  };
-  while (file < tree.size()) {
-    std::int64_t image = -1, label = -1, json = -1;
-    const std::int64_t first = file;
-    for (const std::string_view name = key_of(first); file < tree.size() && key_of(file) == name; ++file) {
-      const std::string suffix = lower_case(tree.path(file).substr(name.size()));
-      if (suffix == ".cls") label = file;
-      if (suffix == ".json") json = file;
-      if (image < 0 && is_image_name(suffix) && suffix.rfind('.') == 0) image = file;
-    }
-    if (image < 0) continue;
-    if (label < 0 && json < 0) reject("{}: expected its label beside it, in .cls or .json", tree.origin(image));
-    samples.images.push_back(static_cast<std::int32_t>(image));
-    samples.labels.push_back(label >= 0 ? trimmed(tree.read_text(label))
-                                        : label_in_json(tree.read_text(json), key, tree.origin(json)));
+  std::vector<std::int64_t> further;  // images beside another one of their key
+  for (std::int64_t file = 0; file < tree.size(); ++file) {
+    const std::string_view path = tree.path(file), name = key_of(path);
+    const std::string suffix = lower_case(path.substr(name.size()));
+    if (const std::string_view format = unread_format(path); !format.empty())
+      reject("{}: {} is not read: write the shards with PNG, JPEG or WebP", tree.origin(file), format);
+    if (suffix == ".cls") keys[name].label = file;
+    if (suffix == ".json") keys[name].json = file;
+    if (is_image_name(path) && keys[name].image < 0)
+      keys[name].image = file;
+    else if (is_image_name(path))
+      further.push_back(file);
+    else if (suffix != ".cls" && suffix != ".json")
+      ++samples.others[suffix.empty() ? "without extension" : suffix];
   }
+  for (const auto& [name, files] : keys) {
+    if (files.image < 0) {
+      ++samples.others["label without an image"];
+      continue;
+    }
+    if (!files.is_labelled()) {
+      // A mask `7.seg.png` belongs to the sample `7`.
+      const std::size_t base = name.rfind('/') + 1;
+      const auto whole = keys.find(name.substr(0, name.find('.', base)));
+      if (whole == keys.end() || !whole->second.is_labelled() || whole->second.image < 0)
+        reject("{}: expected its label beside it, in .cls or .json", tree.origin(files.image));
+      ++samples.others["image of a further kind"];
+      continue;
+    }
+    samples.images.push_back(static_cast<std::int32_t>(files.image));
+    samples.labels.push_back(files.label >= 0
+                                 ? trimmed(tree.read_text(files.label))
+                                 : label_in_json(tree.read_text(files.json), key, tree.origin(files.json)));
+  }
+  if (tree.replaced() > 0) samples.others["of a name that comes again in its shard"] = tree.replaced();
+  if (!further.empty()) samples.others["further image of a key"] = std::ssize(further);
   return samples;
 }
 
@@ -128,30 +161,37 @@ std::optional<std::int32_t> number_in(const std::string& text) {
   return value;
 }
 
-/// Maps labels to classes: integers are class indices, names are sorted by their bytes.
+/// Maps labels to classes: integers are class indices, from 0 or from 1 on; names are sorted by their bytes.
 std::vector<std::string> classes_of(const Samples& samples, const std::string& source) {
   const std::set<std::string> names(samples.labels.begin(), samples.labels.end());
-  std::int32_t highest = -1;
+  std::int32_t highest = -1, lowest = 1;
   for (const std::string& name : names) {
     const std::optional<std::int32_t> number = number_in(name);
     if (!number) return {names.begin(), names.end()};
     highest = std::max(highest, *number);
+    lowest = std::min(lowest, *number);
   }
   constexpr std::int32_t most = 1'000'000;
   if (highest >= most) reject("{}: expected labels below {}, got {}", source, most, highest);
   std::vector<std::string> classes;
-  for (std::int32_t i = 0; i <= highest; ++i) classes.push_back(std::to_string(i));
+  for (std::int32_t i = lowest; i <= highest; ++i) classes.push_back(std::to_string(i));
   return classes;
 }
 
 ImageSplit with_labels(std::shared_ptr<const FileTree> tree, const Samples& samples,
                        const std::vector<std::string>& classes) {
   std::map<std::string_view, std::int32_t, std::less<>> numbers;
-  for (std::size_t i = 0; i < classes.size(); ++i) numbers.emplace(classes[i], static_cast<std::int32_t>(i));
+  bool are_numbers = false;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    numbers.emplace(classes[i], static_cast<std::int32_t>(i));
+    are_numbers = are_numbers || number_in(classes[i]);
+  }
   ImageSplit split{std::move(tree), samples.images, {}};
   for (std::size_t i = 0; i < samples.labels.size(); ++i) {
     const auto found = numbers.find(samples.labels[i]);
-    const std::optional<std::int32_t> number = found != numbers.end() ? found->second : number_in(samples.labels[i]);
+    const std::optional<std::int32_t> number = found != numbers.end() ? found->second
+                                               : are_numbers          ? std::nullopt
+                                                                      : number_in(samples.labels[i]);
     if (!number || *number >= std::ssize(classes))
       reject("{}: expected one of the {} classes, got the label `{}`", split.tree->origin(split.files[i]),
              classes.size(), samples.labels[i]);
@@ -163,6 +203,7 @@ ImageSplit with_labels(std::shared_ptr<const FileTree> tree, const Samples& samp
 struct Shards {
   std::vector<std::string> classes;
   ImageSplit train, validation;
+  std::shared_ptr<const HeldOut> held_out;
   std::string description;
 };
 
@@ -185,24 +226,40 @@ std::shared_ptr<const Shards> read_shards(const DatasetOptions& options, const s
     shards->validation = with_labels(other, samples_in(*other, own.label), shards->classes);
     if (shards->validation.files.empty())
       reject("{}: expected images in the shards, got none", validation.front().native());
+  } else if (options.hold_out == HoldOut::none) {
+    shards->validation = shards->train;
   } else {
-    const std::vector<bool> held = held_out(shards->train.labels, fraction, options.seed);
+    std::vector<std::string> keys;  // without their shards, which may be packed anew
+    for (const std::int32_t file : shards->train.files) {
+      const std::string_view name = key_of(tree->path(file));
+      keys.emplace_back(name.substr(name.find('/') + 1));
+    }
+    const std::vector<bool> held =
+        held_out(keys, keys, shards->train.labels, {options.hold_out, fraction, options.seed, options.held_out_before});
     const ImageSplit all = std::exchange(shards->train, {tree, {}, {}});
     shards->validation.tree = tree;
+    auto sides = std::make_shared<HeldOut>();
     for (std::size_t i = 0; i < held.size(); ++i) {
       ImageSplit& to = held[i] ? shards->validation : shards->train;
       to.files.push_back(all.files[i]);
       to.labels.push_back(all.labels[i]);
+      if (held[i]) sides->names.push_back(keys[i]);
     }
+    sides->trained_on = std::ssize(shards->train.files);
+    shards->held_out = std::move(sides);
     if (shards->validation.files.empty())
       reject("{}: no image can be held out for evaluation, since each class has one: data.validation names shards",
              options.path.native());
   }
+  const std::string left_out = describe_left_out(samples.others);
   shards->description = fmt::format(
-      "webdataset {}: {} shards, {} classes, {} images to train on, {} to evaluate on ({})", options.path.native(),
-      train.size(), shards->classes.size(), shards->train.files.size(), shards->validation.files.size(),
+      "webdataset {}: {} shards, {} classes, {} images: {} to train on, {} to evaluate on ({}){}{}",
+      options.path.native(), train.size(), shards->classes.size(),
+      shards->train.files.size() + (shards->held_out || !validation.empty() ? shards->validation.files.size() : 0),
+      shards->train.files.size(), shards->validation.files.size(),
       validation.empty() ? fmt::format("held out of each class by data.val_fraction={}", fraction)
-                         : fmt::format("{} shards", validation.size()));
+                         : fmt::format("{} shards", validation.size()),
+      left_out.empty() ? "" : "; ", left_out);
   return shards;
 }
 
@@ -210,8 +267,9 @@ std::shared_ptr<const Shards> shards_of(const DatasetOptions& options) {
   const auto own = read_options<WebDatasetOptions>("data set webdataset", options.settings);
   if (options.path.empty())
     reject("data.path: expected shards: a folder of them, or a pattern as `train-{{000000..000146}}.tar`");
-  const std::string name = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", options.path.native(), own.validation, own.label,
-                                       own.labels, own.val_fraction, options.seed);
+  const std::string name = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", options.path.native(), own.validation,
+                                       own.label, own.labels, own.val_fraction, options.seed,
+                                       static_cast<int>(options.hold_out), fmt::ptr(options.held_out_before));
   return options.files->get<Shards>(name, [&] {
     std::vector<fs::path> train = shards_of(options.path), validation;
     if (!own.validation.empty()) {
@@ -241,7 +299,8 @@ DatasetInfo describe_shards(const DatasetOptions& options) {
           .classes = shards->classes,
           .mean = {0.485F, 0.456F, 0.406F},
           .deviation = {0.229F, 0.224F, 0.225F},
-          .description = training ? shards->description : ""};
+          .description = training ? shards->description : "",
+          .held_out = shards->held_out};
 }
 
 std::unique_ptr<const Dataset> open_shards(const DatasetOptions& options) {

@@ -3,6 +3,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 
 namespace lacuna {
 
@@ -89,6 +91,16 @@ int lower_case(std::int32_t code, std::int32_t (&out)[2]) {
 
 int write_utf8(std::int32_t code, char* out) {
   return static_cast<int>(utf8proc_encode_char(code, reinterpret_cast<utf8proc_uint8_t*>(out)));
+}
+
+std::string composed(std::string_view text) {
+  utf8proc_uint8_t* mapped = nullptr;
+  const utf8proc_ssize_t bytes =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &mapped, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, std::free);
+  return bytes < 0 ? std::string(text)
+                   : std::string(reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(bytes));
 }
 
 }  // namespace lacuna

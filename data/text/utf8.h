@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace lacuna {
@@ -39,5 +40,8 @@ int lower_case(std::int32_t code, std::int32_t (&out)[2]);
 
 /// Writes a character to `out`, which has room for 4 bytes; returns the number of bytes written.
 int write_utf8(std::int32_t code, char* out);
+
+/// The composed form (NFC), in which texts that look the same are the same; invalid UTF-8 stays as it is.
+std::string composed(std::string_view text);
 
 }  // namespace lacuna

@@ -21,7 +21,8 @@ Registry<TransformersType>& transformers_types() {
 namespace {
 
 /// The numbers of Pillow's filters.
-constexpr std::pair<std::int64_t, std::string_view> filters[] = {{2, "bilinear"}, {3, "bicubic"}, {1, "lanczos"}};
+constexpr std::pair<std::int64_t, std::string_view> filters[] = {{0, "nearest"}, {1, "lanczos"}, {2, "bilinear"},
+                                                                  {3, "bicubic"}, {4, "box"},     {5, "hamming"}};
 
 std::string default_label(std::int64_t number) { return fmt::format("LABEL_{}", number); }
 
@@ -76,6 +77,8 @@ std::int64_t read_preparation(const fs::path& file, ImagePreparation& images) {
   }
   for (const auto& [number, name] : filters)
     if (config.says("resample") && config.integer("resample", 0) == number) images.interpolation = name;
+  if (config.says("resample") && images.interpolation.empty())
+    config.refuse("resample", "a filter of Pillow, from 0 to 5");
   const std::int64_t crop = config.flag("do_center_crop", false) ? side_in(config, "crop_size", "height") : 0;
   const std::int64_t squashed = side_in(config, "size", "height"), shortest = side_in(config, "size", "shortest_edge");
   constexpr std::int64_t never_cropped = 384;  // ConvNeXt's processor squashes from here on

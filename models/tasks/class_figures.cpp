@@ -157,7 +157,9 @@ std::string ClassFigures::text(const SampleName& origin) const {
     for (std::int64_t c = 0; c < classes_; ++c) text += fmt::format(" {:>7}", name(c).substr(0, 7));
     text += '\n';
     for (std::int64_t c = 0; c < classes_; ++c) {
-      text += fmt::format("{:>{}}  {:>6.1f} %              ", name(c), width, 100 * share(count(c, c), samples_of(c)));
+      const std::string accuracy =
+          samples_of(c) == 0 ? "none" : fmt::format("{:.1f} %", 100 * share(count(c, c), samples_of(c)));
+      text += fmt::format("{:>{}}  {:>8}              ", name(c), width, accuracy);
       for (std::int64_t p = 0; p < classes_; ++p) text += fmt::format(" {:>7}", count(c, p));
       text += '\n';
     }

@@ -52,37 +52,81 @@ using Labels = std::vector<std::int32_t>;
 TEST_CASE("imagefolder: classes in the order of their bytes, nested files, extensions in any case") {
   Pictures pictures;
   for (const char* const name : {"train/b/1.JPG", "train/b/deep/er/2.Png", "train/B/1.jpeg", "train/10/1.webp",
-                                 "train/2/1.tif", "valid/b/1.jpg", "valid/B/1.jpg", "valid/10/1.jpg", "valid/2/1.jpg",
+                                 "train/2/1.gif", "valid/b/1.jpg", "valid/B/1.jpg", "valid/10/1.jpg", "valid/2/1.jpg",
                                  "train/b/notes.txt", "train/.cache/1.jpg", "train/b/._1.jpg"})
     pictures.add(name);
   const ImageFolderLayout layout = pictures.find();
   CHECK(layout.classes == Names{"10", "2", "B", "b"});
   CHECK(paths(layout.train) ==
-        Names{"train/10/1.webp", "train/2/1.tif", "train/B/1.jpeg", "train/b/1.JPG", "train/b/deep/er/2.Png"});
+        Names{"train/10/1.webp", "train/2/1.gif", "train/B/1.jpeg", "train/b/1.JPG", "train/b/deep/er/2.Png"});
   CHECK(layout.train.labels == Labels{0, 1, 2, 3, 3});
   CHECK(layout.validation.labels == Labels{0, 1, 2, 3});
   const ImageFolderLayout given = pictures.find("", {.labels = "b, B, 10, 2, other"});
   CHECK(given.train.labels == Labels{2, 3, 1, 0, 0});
   check_says(pictures.refusal("", {.labels = "b, B, 10"}), "2");
-  check_says(pictures.refusal("", {.val_fraction = 0.5}), "val_fraction");
+  check_says(pictures.refusal("", {.hold_out = {.fraction = 0.5}}), "val_fraction");
 }
 
-TEST_CASE("imagefolder: a part of each class is held out by the seed where there is no folder for evaluation") {
+TEST_CASE("imagefolder: a part of each class is held out by the names where there is no folder for evaluation") {
   Pictures pictures;
-  for (int i = 0; i < 20; ++i) {
-    pictures.add(fmt::format("wrapper/cat/{:02}.jpg", i));
-    if (i < 10) pictures.add(fmt::format("wrapper/train/{:02}.jpg", i));  // a class, not a split
+  for (int i = 0; i < 200; ++i) {
+    pictures.add(fmt::format("wrapper/cat/{:03}.jpg", i));
+    if (i < 40) pictures.add(fmt::format("wrapper/train/{:03}.jpg", i));  // a class, not a split
   }
-  const ImageFolderLayout layout = pictures.find("", {.val_fraction = 0.2, .seed = 1});
+  const auto held = [&](std::uint64_t seed) {
+    const ImageFolderLayout layout = pictures.find("", {.hold_out = {.fraction = 0.2, .seed = seed}});
+    std::set<std::int32_t> all(layout.train.files.begin(), layout.train.files.end());
+    all.insert(layout.validation.files.begin(), layout.validation.files.end());
+    CHECK(all.size() == layout.train.files.size() + layout.validation.files.size());
+    CHECK(std::ssize(layout.held_out->names) == std::ssize(layout.validation.files));
+    CHECK(layout.held_out->trained_on == std::ssize(layout.train.files));
+    return layout;
+  };
+  const ImageFolderLayout layout = held(1);
   CHECK(layout.classes == Names{"cat", "train"});
-  CHECK(std::ranges::count(layout.validation.labels, 0) == 4);
-  CHECK(std::ranges::count(layout.validation.labels, 1) == 2);
-  CHECK(layout.train.files.size() == 24);
-  std::set<std::int32_t> all(layout.train.files.begin(), layout.train.files.end());
-  all.insert(layout.validation.files.begin(), layout.validation.files.end());
-  CHECK(all.size() == 30);
-  CHECK(pictures.find("", {.val_fraction = 0.2, .seed = 1}).validation.files == layout.validation.files);
-  CHECK(pictures.find("", {.val_fraction = 0.2, .seed = 2}).validation.files != layout.validation.files);
+  const auto cats = std::ranges::count(layout.validation.labels, 0),
+             trains = std::ranges::count(layout.validation.labels, 1);
+  CHECK((25 < cats && cats < 55));
+  CHECK((1 < trains && trains < 20));
+  CHECK(paths(held(2).validation) != paths(layout.validation));
+
+  // Others that come, and one that changes its class, move none.
+  for (int i = 200; i < 260; ++i) pictures.add(fmt::format("wrapper/cat/{:03}.jpg", i));
+  for (int i = 40; i < 60; ++i) pictures.add(fmt::format("wrapper/train/{:03}.jpg", i));
+  const auto names_of = [&](const ImageFolderLayout& of) {
+    return std::set<std::string>(of.held_out->names.begin(), of.held_out->names.end());
+  };
+  const std::set<std::string> before = names_of(layout), after = names_of(held(1));
+  CHECK(std::ranges::includes(after, before));
+  pictures.add("relabelled/cat/x.jpg");
+  pictures.add("relabelled/dog/y.jpg");
+  for (int i = 0; i < 40; ++i) pictures.add(fmt::format("relabelled/{}/{}.jpg", i % 2 == 0 ? "cat" : "dog", i));
+  const auto bases = [&] {
+    std::set<std::string> names;
+    for (const std::string& name : names_of(pictures.find("relabelled", {.hold_out = {.fraction = 0.3}})))
+      names.insert(name.substr(name.find('/') + 1));
+    return names;
+  };
+  const std::set<std::string> sides = bases();
+  for (int i = 0; i < 10; i += 2)
+    fs::rename(pictures / fmt::format("relabelled/cat/{}.jpg", i), pictures / fmt::format("relabelled/dog/{}.jpg", i));
+  CHECK(bases() == sides);
+
+  // Of a few, one at least is held out, and a run that goes on keeps it.
+  for (int i = 0; i < 4; ++i) pictures.add(fmt::format("few/{}/{}.jpg", i % 2 == 0 ? "cat" : "dog", i));
+  const auto few = pictures.find("few").held_out;
+  CHECK(few->names.size() == 2);
+  for (int i = 4; i < 60; ++i) pictures.add(fmt::format("few/{}/{}.jpg", i % 2 == 0 ? "cat" : "dog", i));
+  const std::set<std::string> kept = names_of(pictures.find("few", {.hold_out = {.before = few}}));
+  for (const std::string& name : few->names) CHECK(kept.contains(name));
+
+  const ImageFolderLayout all = pictures.find("relabelled", {.hold_out = {.how = HoldOut::none}});
+  CHECK(all.validation.files.size() == 42);
+  CHECK(all.held_out == nullptr);
+  // As runs drew them that recorded no names.
+  const ImageFolderLayout drawn =
+      pictures.find("relabelled", {.hold_out = {.how = HoldOut::by_place, .fraction = 0.5}});
+  CHECK(drawn.validation.files.size() == 21);
 }
 
 TEST_CASE("imagefolder: ImageNet's validation images in one folder get their classes from a file") {
@@ -102,6 +146,72 @@ TEST_CASE("imagefolder: ImageNet's validation images in one folder get their cla
   check_says(pictures.refusal("", {.val_labels = pictures / "kit.txt"}), "got `2`");
   pictures.add("short.txt", "ILSVRC_1.JPEG 0\n");
   check_says(pictures.refusal("", {.val_labels = pictures / "short.txt"}), "ILSVRC_2");
+}
+
+TEST_CASE("imagefolder: names of classes in a file with digits, blanks, quotes and folders") {
+  struct Row {
+    const char* file;
+    Labels labels;  // of 1.png, 2.png and sub/1.png
+  };
+  Pictures pictures;
+  for (const char* const name :
+       {"train/1 star/a.png", "train/2 stars/a.png", "train/3/a.png", "val/1.png", "val/2.png", "val/sub/1.png"})
+    pictures.add(name);
+  for (const Row& row :
+       {Row{"val/1.png,1 star\nval/2.png,2 stars\nsub/1.png,3\n", {0, 1, 2}},
+        Row{"image;label\nval/1.png;\"2 stars\"\n2.png;1 star\nval/sub/1.png;3\n", {1, 0, 2}},
+        Row{"val/1\t0\t5\n2\t1\t5\nsub/1\t2\t5\n", {0, 1, 2}},
+        Row{"val/1.png 1 star\n2.png 2 stars\nsub/1.png 3\n", {0, 1, 2}}, Row{"3\n2 stars\n1 star\n", {2, 1, 0}}}) {
+    CAPTURE(row.file);
+    test::write_file(pictures / "list.csv", row.file);
+    CHECK(pictures.find("", {.val_labels = pictures / "list.csv"}).validation.labels == row.labels);
+  }
+  for (const auto& [file, words] : {std::pair{"1.png,3\n2.png,3\nsub/1.png,3\n", "folders"},
+                                    std::pair{"val/1.png,4 stars\n2.png,3\nsub/1.png,3\n", "4 stars"},
+                                    std::pair{"val/1.png,3\nval/1.png,1 star\n2.png,3\nsub/1.png,3\n", "listed as"}}) {
+    test::write_file(pictures / "list.csv", file);
+    check_says(pictures.refusal("", {.val_labels = pictures / "list.csv"}), words);
+  }
+}
+
+TEST_CASE("imagefolder: what is beside the pictures is passed over and counted, or refused") {
+  Pictures pictures;
+  for (const char* const name :
+       {"set/a/1.jfif", "set/a/2.jpe", "set/a/3.gif", "set/b/1.webp", "set/b/2.png", "set/b/notes.txt", "set/b/x.xml",
+        "set/@eaDir/1.jpg", "set/a/@eaDir/1.png/SYNO.jpg", "set/lost+found/x", "set/System Volume Information/x",
+        "set/__MACOSX/a/._1.jpg", "set/a/Thumbs.db", "set/a/desktop.ini", "set/$RECYCLE.BIN/1.jpg",
+        "set/#recycle/2.jpg", "set/.ipynb_checkpoints/1.jpg", "set/runs/tiny/config.yaml"})
+    pictures.add(name);
+  pictures.add("set/a/without", "GIF89a");
+  pictures.add("set/a/IMG.2019.01", "GIF89a");
+  pictures.add("set/a/README", "text");
+  const ImageFolderLayout layout = pictures.find("set", {.hold_out = {.how = HoldOut::none}});
+  CHECK(layout.classes == Names{"a", "b"});
+  CHECK(layout.train.files.size() == 7);
+  for (const char* const words : {"1 .txt", "1 .xml", "1 without extension"}) check_says(layout.description, words);
+  pictures.add("set/b/3.tiff");
+  check_says(pictures.refusal("set"), "3.tiff: TIFF");
+
+  for (const char* const name : {"open/train/a/1.jpg", "open/train/a/2.jpg", "open/train/b/1.jpg", "open/train/b/2.jpg",
+                                 "open/test/1.jpg", "open/sample/1.jpg"})
+    pictures.add(name);
+  const ImageFolderLayout open = pictures.find("open");
+  CHECK(open.train.files.size() + open.validation.files.size() == 4);
+  check_says(open.description, "test are left out");
+  check_says(open.description, "sample is left out");
+
+  for (const char* const name : {"vehicles/bus/1.jpg", "vehicles/car/1.jpg", "vehicles/train/2019/1.jpg"})
+    pictures.add(name);
+  check_says(pictures.refusal("vehicles"), "bus, car");
+
+  for (const char* const name : {"forms/train/caf\xc3\xa9/1.jpg", "forms/train/tea/1.jpg",
+                                 "forms/val/cafe\xcc\x81/1.jpg", "forms/val/tea/1.jpg"})
+    pictures.add(name);
+  CHECK(pictures.find("forms").validation.labels == Labels{0, 1});
+  fs::rename(pictures / "forms/val/tea", pictures / "forms/val/Tea");
+  CHECK(pictures.find("forms").validation.labels == Labels{1, 0});
+  pictures.add("forms/train/cafe\xcc\x81/1.jpg");
+  check_says(pictures.refusal("forms"), "Unicode");
 }
 
 TEST_CASE("imagefolder: a folder in tiny ImageNet's layout") {
@@ -237,7 +347,9 @@ TEST_CASE("imagefolder: a data set of the registry, and found by its path alone"
   CHECK(recognize_dataset(pictures / "set").name == "imagefolder");
   DatasetOptions options{.path = pictures / "set"};
   const DatasetPtr all = open_dataset("imagefolder", options);
-  CHECK(all->size() == 18);
+  DatasetOptions evaluation{.path = pictures / "set", .split = Split::validation};
+  CHECK(all->size() + open_dataset("imagefolder", evaluation)->size() == 20);
+  CHECK(all->info().held_out->trained_on == all->size());
   CHECK(all->info().classes == Names{"a", "b"});
   options.train_size = 8;  // of both classes, though files come class by class
   const DatasetPtr some = open_dataset("imagefolder", options);
@@ -255,13 +367,17 @@ TEST_CASE("imagefolder: a data set of the registry, and found by its path alone"
   options.train_size = 19;
   CHECK_THROWS_AS(open_dataset("imagefolder", options), Error);
   // A file that was removed after it was listed.
-  fs::remove(pictures / "set/a/0.png");
+  sample.begin(0);
+  all->read(0, sample);
+  const fs::path removed = sample.origin;
+  fs::remove(removed);
   bool refused = false;
   for (std::int64_t i = 0; i < all->size(); ++i) try {
       sample.begin(0);
       all->read(i, sample);
     } catch (const Error& error) {
-      refused = error.fault() == Fault::input && std::string(error.what()).find("0.png") != std::string::npos;
+      refused = error.fault() == Fault::input &&
+                (std::string(error.what()) + sample.origin).find(removed.filename()) != std::string::npos;
     }
   CHECK(refused);
   CHECK(all->label(0) == 0);  // known without the file
@@ -273,6 +389,13 @@ TEST_CASE("imagefolder: a data set of the registry, and found by its path alone"
   CHECK_THROWS_WITH_AS(open_dataset("cifar10", {.path = pictures / "pickles"}), doctest::Contains("pickles"), Error);
   pictures.add("RTE/train.tsv");
   CHECK(recognize_dataset(pictures / "RTE").settings.at("task").text == "rte");
+  for (const char* const name : {"both/train/a/1.jpg", "both/train/b/1.jpg", "both/val/a/1.jpg", "both/val/b/1.jpg"})
+    pictures.add(name);
+  CHECK(recognize_dataset(pictures / "both").name == "imagefolder");
+  pictures.add("both/train.csv", "image,label\ntrain/a/1.jpg,x\ntrain/b/1.jpg,y\n");
+  const std::string both = test::refusal_of([&] { recognize_dataset(pictures / "both"); });
+  check_says(both, "image_table");
+  check_says(both, "imagefolder");
   pictures.add("rows/train.csv");
   CHECK(recognize_dataset(pictures / "rows").name == "text");
   pictures.add("other/file.bin");

@@ -1,5 +1,6 @@
 #include "core/random.h"
 #include "data/encoded_images.h"
+#include "data/images/decoder_memory.h"
 #include "data/images/image_reader.h"
 #include "data/images/view.h"
 #include "data/loader.h"
@@ -10,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +20,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace lacuna {
@@ -192,7 +195,7 @@ TEST_CASE("damaged, unknown and oversized images are refused") {
   };
   CHECK(refusal({}) != "");
   CHECK(refusal({'h', 'e', 'l', 'l', 'o'}) != "");
-  for (const auto& [file, format] : {std::pair{Bytes{'R', 'I', 'F', 'F', 0, 0, 0, 0, 'W', 'E', 'B', 'P'}, "WebP"},
+  for (const auto& [file, format] : {std::pair{Bytes{0, 0, 0, 24, 'f', 't', 'y', 'p', 'a', 'v', 'i', 'f'}, "AVIF"},
                                      std::pair{Bytes{'I', 'I', '*', 0, 8, 0, 0, 0}, "TIFF"},
                                      std::pair{Bytes{'M', 'M', 0, '*', 0, 0, 0, 8}, "TIFF"}}) {
     test::check_says(refusal(file), format);
@@ -221,6 +224,61 @@ TEST_CASE("damaged, unknown and oversized images are refused") {
   CHECK(refusal(with(jpeg, frame + 5, {0, 0, 0, 0})) != "");
   CHECK(refusal(with(jpeg, frame + 4, {12})) != "");    // bits of a value
   CHECK(refusal(with(jpeg, frame + 1, {0xc9})) != "");  // arithmetic coding
+}
+
+TEST_CASE("decoders that hold a whole image take turns") {
+  for (const auto& [name, pixel_bytes] :
+       {std::pair{"rgb.png", 0}, std::pair{"rgb_420.jpg", 0}, std::pair{"rgb.bmp", 0}, std::pair{"rgb.ppm", 0},
+        std::pair{"interlaced.png", 4}, std::pair{"palette.gif", 9}, std::pair{"lossy.webp", 4},
+        std::pair{"lossless.webp", 8}}) {
+    CAPTURE(name);
+    const Bytes file = bytes_of(name);
+    const auto reader = open_image(file);
+    CHECK(reader->held_bytes() == pixel_bytes * reader->height() * reader->width());
+  }
+  const Bytes progressive = bytes_of("progressive.jpg");
+  const auto reader = open_image(progressive);
+  CHECK(reader->held_bytes() >= 3 * reader->height() * reader->width());
+  const Bytes turned = bytes_of("exif_6.jpg");
+  CHECK(open_image(turned, {.apply_exif = true})->held_bytes() == 17 * 26 * 4);
+
+  constexpr std::int64_t mebibyte = 1 << 20;
+  set_decoder_limit(10 * mebibyte);
+  std::atomic<std::int64_t> held = 0, most = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 8; ++i)
+      threads.emplace_back([&, i] {
+        for (int round = 0; round < 20; ++round) {
+          const std::int64_t bytes = (round == 7 && i == 3 ? 20 : 1 + i) * mebibyte;  // one is above the limit, alone
+          const DecoderMemory memory(bytes);
+          const std::int64_t now = held += bytes;
+          if (bytes < 20 * mebibyte) most = std::max<std::int64_t>(most, now);
+          std::this_thread::yield();
+          held -= bytes;
+        }
+      });
+  }
+  CHECK(held == 0);
+  CHECK(most <= 10 * mebibyte);
+  CHECK(decoder_peak() == 20 * mebibyte);
+  set_decoder_limit(0);
+}
+
+TEST_CASE("grey of 16 bits is clamped as Pillow does, or scaled") {
+  const Bytes png = bytes_of("grey_16_bits.png"), pgm = bytes_of("grey_10_bits.pgm");
+  const auto value = [](const Bytes& file, bool scale, std::int64_t place) {
+    const auto reader = open_image(file, {.scale_grey = scale});
+    std::vector<int> values;
+    reader->read({.height = reader->height(), .width = reader->width()}, [&](const std::uint8_t* row) {
+      for (std::int64_t x = 0; x < reader->width(); ++x) values.push_back(row[x * 4]);
+    });
+    return values[static_cast<std::size_t>(place)];
+  };
+  CHECK(value(png, false, 100) == 255);  // 700
+  CHECK(value(png, true, 100) == 3);     // 700 / 257
+  CHECK(value(pgm, false, 15) == 255);   // 7 of 1023
+  CHECK(value(pgm, true, 15) == 2);      // 7 / 1023 · 255
 }
 
 TEST_CASE("a JPEG that is cut off is an error even where the part that is wanted is whole") {

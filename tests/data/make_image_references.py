@@ -98,6 +98,11 @@ def make_files():
     palette.save(folder / "palette.gif")
     palette.save(folder / "transparent.gif", transparency=2)
     Image.fromarray(rgb).save(folder / "two_frames.gif", save_all=True, append_images=[Image.fromarray(255 - rgb)])
+    save("lossy.webp", picture(22, 33, 3), quality=80)
+    save("lossless.webp", rgb, lossless=True)
+    save("alpha.webp", picture(20, 21, 4), "RGBA", lossless=True, exact=True)
+    Image.fromarray(rgb).save(folder / "animated.webp", save_all=True, lossless=True,
+                              append_images=[Image.fromarray(255 - rgb)])
     save("grey.pgm", picture(11, 13, 1))
     save("rgb.ppm", picture(11, 13, 3))
     (folder / "largest_100.pgm").write_bytes(b"P5 # odd\n5 4\n100\n" + bytes(range(0, 100, 5)))
@@ -129,7 +134,8 @@ def main():
         old.unlink()
     make_files()
     lines = []
-    filters = {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
+    filters = {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC, "nearest": Image.NEAREST, "box": Image.BOX,
+               "hamming": Image.HAMMING, "lanczos": Image.LANCZOS}
     for path in sorted(folder.iterdir()):
         lines.append(f"decode {path.name} {described(Image.open(path).convert('RGB'))}")
         if path.name.startswith("exif"):

@@ -2,6 +2,7 @@
 #include "data/files/pattern.h"
 #include "data/pipeline.h"
 #include "tests/data/tar_writer.h"
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
@@ -54,6 +55,23 @@ TEST_CASE("webdataset: samples by key, labels of .cls and .json, splits by the n
   CHECK(by_pattern->size() + open(pattern, Split::validation)->size() == 9);
   CHECK(open(folder / "train-*.tar", Split::validation, {{"validation", (folder / "val-000.tar").string()}})->size() ==
         4);
+}
+
+TEST_CASE("webdataset: keys with dots, labels from one, and what belongs to no sample") {
+  const test::TemporaryFolder folder;
+  std::string bytes;
+  for (int i = 0; i < 12; ++i) {
+    const std::string key = i % 2 == 0 ? fmt::format("IMG.2019.{:02}", i) : fmt::format("img{}", i);
+    bytes += tar_member(key + ".png", "x") + tar_member(key + ".cls", std::to_string(i % 3 + 1));
+  }
+  bytes += tar_member("img1.depth.png", "mask") + tar_member("img1.txt", "a text");
+  test::write_file(folder / "x-0.tar", bytes + tar_end());
+  const DatasetPtr train = open(folder.path(), Split::train);
+  CHECK(train->size() + open(folder.path(), Split::validation)->size() == 12);
+  CHECK(train->info().classes == Names{"1", "2", "3"});
+  test::check_says(train->info().description, "1 .txt");
+  CHECK(open_dataset("webdataset", {.path = folder.path(), .split = Split::validation, .hold_out = HoldOut::none})
+            ->size() == 12);
 }
 
 TEST_CASE("webdataset: what cannot be read is refused") {

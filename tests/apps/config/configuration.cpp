@@ -352,6 +352,8 @@ TEST_CASE("configuration: pixel augmentation is read, written and checked") {
   CHECK(read("data: {color_jitter: 0.4}\n").data.images.pixels.color_jitter == std::vector<double>{0.4});
   check_refusals(model, {{"data: {auto_augment: rand-x9}", "data.auto_augment", "rand-x9"},
                          {"data: {auto_augment: 3b}", "data.auto_augment", "3b"},
+                         {"data: {auto_augment: rand-m9, interpolation: lanczos}", "data.auto_augment", "lanczos"},
+                         {"data: {channels: 2}", "data.channels", "2"},
                          {"data: {auto_augment: rand-m9, color_jitter: 0.4}", "data.color_jitter"},
                          {"data: {erase_mode: const}", "data.erase_mode"},
                          {"data: {erase_probability: 2}", "data.erase_probability", "[0, 1]"},

@@ -46,7 +46,7 @@ Field or_auto(Field field) {
   return field;
 }
 
-constexpr double most_samples = 0x7fffffff;  // products of two such counts and an image's size do not overflow
+constexpr double most_samples = 1 << 25;  // products of two such counts and an image's size do not overflow
 
 }  // namespace
 

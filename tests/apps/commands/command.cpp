@@ -141,7 +141,7 @@ TEST_CASE("command: wrong input ends with 2 and leaves nothing behind") {
   for (const std::string policy : {"fixed", "mesa", "adaptive", "auto"})
     check_refusals(folder, {"verify", "nowhere", "--policy"}, {{policy, "--policy", policy}});
   check_refusals(folder, {},
-                 {{"plan\n-c\nc.yaml\ntrain.batch_size=2147483647\ntrain.accumulate=1\nmodel.image_size=4096\n"
+                 {{"plan\n-c\nc.yaml\ntrain.batch_size=33554432\ntrain.accumulate=1\nmodel.image_size=4096\n"
                    "model.patch_size=4096",
                    "memory", "any machine"},
                   {"plan\n-c\nc.yaml\ndata.image_size=8\ntrain.batch_size=0", "train.batch_size"},

@@ -88,12 +88,9 @@ TEST_CASE("plan: a budget holds for the longest texts and for the most hidden to
   // 16 · 64 tokens, of which 154 are expected to be hidden: six deviations are 69 more.
   const std::string masked = "{name: masked_lm, mask_id: 4}";
   const Experiment made = of_text("64", "{policy: exact}", masked);
-  Measurement several = measure(made, Device::meta);
-  for (const std::int64_t step : {1, 2, 3}) {
-    Experiment real = made;
-    real.train.seed = step;
-    CHECK(at(measure(real, Device::cpu).memory, Purpose::saved) <= at(several.memory, Purpose::saved));
-  }
+  const auto saved = [&](Device device) { return at(measure(made, device).memory, Purpose::saved); };
+  const std::int64_t of_row = 32 * 4 + 8;  // its values and its label
+  CHECK(saved(Device::meta) - saved(Device::cpu) > 30 * of_row);
 }
 
 TEST_CASE("plan: bytes are read with their units") {

@@ -340,8 +340,8 @@ void check_text_head(const BertOptions& options, HyperProblems& problems) {
     problems.add("pad_token_id",
                  fmt::format("`pad_token_id` {} is not in the vocabulary of {}", options.padding, options.vocab_size));
   if (options.hidden_size % options.heads != 0)
-    problems.add("hidden_size", fmt::format("`hidden_size` {} is not divisible by the {} attention heads",
-                                            options.hidden_size, options.heads));
+    problems.add(options.names.width, fmt::format("`{}` {} is not divisible by the {} attention heads",
+                                                  options.names.width, options.hidden_size, options.heads));
 }
 
 Names text_activations() { return {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"}; }
@@ -352,7 +352,8 @@ nn::Activation text_activation(std::string_view name) {
 
 namespace {
 
-constexpr TextNames bert_names{.base = "bert",
+constexpr TextNames bert_names{.width = "hidden_size",
+                               .base = "bert",
                                .layers = "encoder.layer",
                                .query = "attention.self.query",
                                .key = "attention.self.key",

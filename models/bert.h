@@ -31,8 +31,9 @@ enum class Pooling : std::uint8_t { mean, first };
 std::array<std::pair<std::string_view, TextHead>, 5> names_of(TextHead);
 std::array<std::pair<std::string_view, Pooling>, 2> names_of(Pooling);
 
-/// Names of parameters, relative to `base` or to a layer.
+/// Names of parameters, relative to `base` or to a layer, and the hyper-parameter of the tokens' width.
 struct TextNames {
+  std::string_view width;
   std::string_view base, layers;
   std::string_view query, key, value, attention_output, attention_norm, fc1, fc2, output_norm;
   std::string_view mlm_dense, mlm_norm, mlm_bias;  // from the root

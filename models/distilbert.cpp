@@ -5,7 +5,8 @@
 namespace lacuna {
 namespace {
 
-constexpr TextNames distilbert_names{.base = "distilbert",
+constexpr TextNames distilbert_names{.width = "dim",
+                                     .base = "distilbert",
                                      .layers = "transformer.layer",
                                      .query = "attention.q_lin",
                                      .key = "attention.k_lin",

@@ -51,6 +51,11 @@ struct Trainer::Graph {
 
 Trainer::Trainer(const TrainedState& state, const Task& task, const StepOptions& options)
     : state_(state), task_(task), options_{.step = options}, parameters_(state.model.parameters()) {
+  expect(
+      !options.exchange.in_8_bits || !options.in_backward ||
+          (options.clipping.norm == 0 && state.optimizer.loss_scale() == nullptr),
+      "gradients in 8 bits add what earlier ones lost: expected one backward pass a step, and in backward the norm of "
+      "all gradients and a loss scale take two");
   if (options.shard_gradients) options_.step.exchange.owners = &state.optimizer;
 }
 

@@ -66,8 +66,13 @@ StepResult Trainer::step(std::vector<Batch> batch, std::int64_t number, double l
   }
   OptimizerStep update(state_.optimizer, parameters_, learning_rate, options_.step.clipping);
   RunningTotals totals(task_);
-  result.saved_bytes = queue(batch, shares_of(batch), number, update, totals, hooks);
-  finish(update, number, result);
+  try {
+    result.saved_bytes = queue(batch, shares_of(batch), number, update, totals, hooks);
+    finish(update, number, result);
+  } catch (...) {
+    state_.optimizer.zero_grad();  // of the parts before: the next step begins anew
+    throw;
+  }
   result.totals = totals.read(state_.ranks);
   share_state(state_.policy, state_.ranks);
   return result;

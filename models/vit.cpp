@@ -157,6 +157,7 @@ VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptio
       // As in timm, a norm behind the pooling has another name than one before it.
       norm_(*this, options.pool == VitOptions::Pool::mean ? "fc_norm" : "norm", options.embed_dim, options.norm_eps),
       head_dropout_(*this, "head_drop", options.drop_rate),
+      distillation_dropout_(*this, "head_drop_dist", options.drop_rate),
       head_(*this, "head", head_width(options), options.num_classes, {.init = vit_linear()}) {
   if (options.pool != VitOptions::Pool::mean) norm_.set_follows_block();
   positions_.exclude_from_decay();
@@ -246,10 +247,11 @@ Outputs VisionTransformer::run(Variable images) {
   if (!options_.distilled) return ImageModel::run(std::move(images));
   const Scope scope(*this);
   Variable x = features(std::move(images));  // [B, 2, embed_dim]
-  const auto read = [&](std::int64_t token, const nn::Linear& head) {
-    return head.forward(head_dropout_.forward(slice(x, 1, token, token + 1).reshape({x.shape()[0], x.shape()[2]})));
+  const auto read = [&](std::int64_t token, const nn::Linear& head, const nn::Dropout& dropout) {
+    return head.forward(dropout.forward(slice(x, 1, token, token + 1).reshape({x.shape()[0], x.shape()[2]})));
   };
-  Variable class_logits = read(0, head_), distilled_logits = read(1, *distillation_head_);
+  Variable class_logits = read(0, head_, head_dropout_),
+           distilled_logits = read(1, *distillation_head_, distillation_dropout_);
   Outputs outputs;
   outputs.set("logits", (class_logits + distilled_logits) / 2);
   outputs.set("logits_class", std::move(class_logits));

@@ -91,7 +91,7 @@ class VisionTransformer final : public ImageModel {
   std::vector<std::unique_ptr<Block>> blocks_;
   nn::LayerNorm norm_;
   std::unique_ptr<AttentionPool> attention_pool_;
-  nn::Dropout head_dropout_;
+  nn::Dropout head_dropout_, distillation_dropout_;  // each draws a mask of its own
   nn::Linear head_;
   std::optional<nn::Linear> distillation_head_;
 };

@@ -1,4 +1,5 @@
-// Dropout layers. They are the identity in evaluation and at rate 0.
+// Dropout layers. They are the identity in evaluation and at rate 0. A layer has one mask in a step: a model that drops
+// at two places has two layers.
 #pragma once
 
 #include "nn/module.h"

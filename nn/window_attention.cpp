@@ -15,9 +15,9 @@ std::int64_t table_rows(const WindowAttentionOptions& options) {
   return (2 * options.window_height - 1) * (2 * options.window_width - 1);
 }
 
-/// Log-spaced coordinates of Swin V2, f32 [(2·wh − 1)(2·ww − 1), 2]: sign(x)·log2(|x| + 1) / 3 of the distances, which
+/// Log-spaced coordinates of Swin V2, [(2·wh − 1)(2·ww − 1), 2]: sign(x)·log2(|x| + 1) / 3 of the distances, which
 /// are scaled so that the largest in the window is 8.
-Tensor log_coordinates(const WindowAttentionOptions& options, Device device) {
+Tensor log_coordinates(const WindowAttentionOptions& options, DType dtype, Device device) {
   const std::int64_t columns = 2 * options.window_width - 1;
   const auto place = [&](std::int64_t distance, std::int64_t window) {
     const std::int64_t greatest = (options.pretrained_window > 0 ? options.pretrained_window : window) - 1;
@@ -29,7 +29,7 @@ Tensor log_coordinates(const WindowAttentionOptions& options, Device device) {
     coordinates.push_back(place(row / columns - options.window_height + 1, options.window_height));
     coordinates.push_back(place(row % columns - options.window_width + 1, options.window_width));
   }
-  return Tensor::from(std::span<const float>(coordinates), {table_rows(options), 2}, DType::f32, device);
+  return Tensor::from(std::span<const float>(coordinates), {table_rows(options), 2}, dtype, device);
 }
 
 }  // namespace
@@ -73,7 +73,8 @@ CosineWindowAttention::CosineWindowAttention(Module& parent, std::string_view na
       logit_scale_(*this, "logit_scale", {options.heads, 1, 1}, init::constant(std::log(10.0))),
       hidden_(*this, "cpb_mlp.0", 2, 512, {.init = options.init}),
       biases_(*this, "cpb_mlp.2", 512, options.heads, {.bias = false, .init = options.init}),
-      qkv_(*this, "qkv.weight", {3 * channels, channels}, options.init.weight),
+      qkv_(*this, "qkv.weight", {3 * channels, channels},
+           options.init.weight ? options.init.weight : init::torch_default(channels)),
       projection_(*this, "proj", channels, channels, {.init = options.init}),
       projection_dropout_(*this, "proj_drop", options.projection_dropout) {
   logit_scale_.exclude_from_decay();
@@ -85,14 +86,14 @@ CosineWindowAttention::CosineWindowAttention(Module& parent, std::string_view na
 }
 
 Variable CosineWindowAttention::table() const {
-  Variable coordinates(log_coordinates(options(), context().device));
+  Variable coordinates(log_coordinates(options(), logit_scale_.tensor().dtype(), context().device));
   return 16 * sigmoid(biases_.forward(relu(hidden_.forward(std::move(coordinates)))));
 }
 
 Variable CosineWindowAttention::mix(Variable x) const {
   Variable bias;  // biases of q | k | v; k has none
   if (q_bias_) {
-    const Tensor zeros = Tensor::zeros(q_bias_->shape(), DType::f32, context().device);
+    const Tensor zeros = Tensor::zeros(q_bias_->shape(), q_bias_->tensor().dtype(), context().device);
     bias = concat({q_bias_->variable(), Variable(zeros), v_bias_->variable()}, 0);
   }
   Variable qkv = apply(lacuna::Linear{}, std::move(x), qkv_.variable(), bias);

@@ -7,6 +7,9 @@
 namespace lacuna {
 namespace {
 
+/// Steps of any run are far below 2^63.
+constexpr NumberRange epoch_range = up_to(1e9);
+
 std::int64_t steps_of(double epochs, const ScheduleRun& run) {
   return std::llround(epochs * static_cast<double>(run.steps_per_epoch));
 }
@@ -27,9 +30,9 @@ struct Step : WarmupOptions {
   double gamma = 0.1;
 
   static Fields fields() {
-    return rows_of_base<Step, WarmupOptions>() +
-           Fields{field("milestones", &Step::milestones, "epochs at which the learning rate drops, ascending"),
-                  field("gamma", &Step::gamma, up_to(1), "factor of each drop")};
+    return rows_of_base<Step, WarmupOptions>() + Fields{field("milestones", &Step::milestones, epoch_range,
+                                                              "epochs at which the learning rate drops, ascending"),
+                                                        field("gamma", &Step::gamma, up_to(1), "factor of each drop")};
   }
   Schedule make(const ScheduleRun& run) const {
     std::vector<std::int64_t> steps;
@@ -68,7 +71,8 @@ struct Cosine : WarmupOptions {
   static Fields fields() {
     return rows_of_base<Cosine, WarmupOptions>() +
            Fields{field("min_lr", &Cosine::min_lr, min_lr_help),
-                  field("cycle_epochs", &Cosine::cycle_epochs, "epochs between warm restarts; 0: no restarts"),
+                  field("cycle_epochs", &Cosine::cycle_epochs, epoch_range,
+                        "epochs between warm restarts; 0: no restarts"),
                   field("cycle_mul", &Cosine::cycle_mul, between(1, 100), "length of each cycle relative to the last"),
                   field("cycle_decay", &Cosine::cycle_decay, up_to(1),
                         "peak learning rate of each cycle relative to the last")};
@@ -81,9 +85,14 @@ struct Cosine : WarmupOptions {
       };
     }
     const std::int64_t first = steps_of(cycle_epochs, run);
-    if (first == 0) reject("schedule cosine: a cycle of {} epochs is shorter than a step", cycle_epochs);
+    if (first <= 0) reject("schedule cosine: a cycle of {} epochs is shorter than a step", cycle_epochs);
     return [first, min_lr = min_lr, mul = cycle_mul, decay = cycle_decay, lr = run.lr](std::int64_t step) {
       double begin = 0, length = static_cast<double>(first), highest = lr;
+      if (mul == 1) {
+        const double cycles = std::floor(static_cast<double>(step) / length);
+        begin = cycles * length;
+        highest *= std::pow(decay, cycles);
+      }
       while (static_cast<double>(step) >= begin + length) {
         begin += length;
         length *= mul;
@@ -169,8 +178,9 @@ Registry<ScheduleKind>& schedules() {
 }
 
 Fields WarmupOptions::fields() {
-  return {field("warmup_epochs", &WarmupOptions::warmup_epochs, "epochs of linear warm-up; may be a fraction"),
-          field("warmup_lr", &WarmupOptions::warmup_lr, "learning rate of the first warm-up step")};
+  return {
+      field("warmup_epochs", &WarmupOptions::warmup_epochs, epoch_range, "epochs of linear warm-up; may be a fraction"),
+      field("warmup_lr", &WarmupOptions::warmup_lr, "learning rate of the first warm-up step")};
 }
 
 Schedule make_schedule(std::string_view name, const OptionValues& given, const ScheduleRun& run) {

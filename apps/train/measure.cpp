@@ -56,7 +56,8 @@ Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, 
   return values;
 }
 
-/// Tokens of each sample: `data.length` in turn, otherwise the longest that the data set has and the model takes.
+/// Tokens of each sample: `data.length` in turn, or with a budget, which a shuffled batch keeps too, the longest of
+/// these; otherwise the longest that the data set has and the model takes.
 std::vector<std::int64_t> example_lengths(const Experiment& experiment, const SampleFields& inputs,
                                           std::int64_t samples) {
   const std::vector<std::int64_t>& given = experiment.data.source.lengths;
@@ -65,7 +66,9 @@ std::vector<std::int64_t> example_lengths(const Experiment& experiment, const Sa
   if (inputs.front().collation != Collation::stacked && same != experiment.samples.fields.end())
     longest = std::min(longest, same->shape.front());
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), longest);
-  for (std::size_t i = 0; i < lengths.size() && !given.empty(); ++i) lengths[i] = given[i % given.size()];
+  if (!given.empty() && !experiment.memory.budget.empty()) std::ranges::fill(lengths, std::ranges::max(given));
+  for (std::size_t i = 0; i < lengths.size() && !given.empty() && experiment.memory.budget.empty(); ++i)
+    lengths[i] = given[i % given.size()];
   return lengths;
 }
 

@@ -93,7 +93,8 @@ class Mesa final : public QuantizingPolicy {
 
   std::map<std::string, Tensor> state() const override {
     std::map<std::string, Tensor> state;
-    for (const auto& [key, running] : running_) {
+    for (const auto& [key, tensor] : running_) {
+      const RunningRanges& running = tensor.ranges;
       std::vector<float> numbers;  // [groups, 2]
       for (const quant::Range& range : running.ranges) numbers.insert(numbers.end(), {range.min, range.max});
       if (!numbers.empty())
@@ -102,7 +103,7 @@ class Mesa final : public QuantizingPolicy {
     return state;
   }
   void set_state(const std::map<std::string, Tensor>& state) override {
-    std::map<std::string, RunningRanges> running;
+    std::map<std::string, Running> running;
     for (const auto& [key, numbers] : state) {
       if (numbers.dtype() != DType::f32 || numbers.shape().rank() != 2 || numbers.shape().back() != 2)
         reject("memory policy mesa: expected the ranges of {} as f32 [groups, 2], got {} {}", key,
@@ -114,13 +115,14 @@ class Mesa final : public QuantizingPolicy {
                  at[1]);
         ranges.push_back({at[0], at[1]});
       }
-      running[key].ranges = std::move(ranges);
+      running[key].ranges.ranges = std::move(ranges);
     }
     running_ = std::move(running);
   }
   TensorFigures figures() const override {
     TensorFigures figures;
-    for (const auto& [key, running] : running_) {
+    for (const auto& [key, tensor] : running_) {
+      const RunningRanges& running = tensor.ranges;
       if (running.ranges.empty()) continue;
       quant::Range all = running.ranges.front();
       double width = 0;  // mean width of the groups' ranges
@@ -134,6 +136,13 @@ class Mesa final : public QuantizingPolicy {
   }
 
  private:
+  struct Running {
+    RunningRanges ranges{};
+    std::uint64_t pass = 0;              // the last forward pass that moved them
+    std::vector<quant::Range> before{};  // what they were then
+    RunningRanges again{};               // moved where the pass quantizes the tensor once more, and forgotten
+  };
+
   bool applies_to(const SavedTensorInfo& info) const override {
     return std::ranges::any_of(
         info.readers, [&](const Reader& reader) { return reader.need != Need::sign && !off_.contains(reader.kind); });
@@ -154,10 +163,18 @@ class Mesa final : public QuantizingPolicy {
   }
   RunningRanges* running_of(const SavedTensorInfo& info, const quant::QuantConfig& config) override {
     if (config.grouping.kind != quant::Grouping::Kind::columns) return nullptr;
-    RunningRanges& running = running_[info.key()];
-    running.decay = decay_;
-    running.symmetric = symmetric_;
-    return &running;
+    Running& running = running_[info.key()];
+    running.ranges.decay = decay_;
+    running.ranges.symmetric = symmetric_;
+    // A region that backward recomputes twice has the same codes both times. Tensors of no tape have no pass.
+    if (info.pass != 0 && info.pass == running.pass) {
+      running.again = running.ranges;
+      running.again.ranges = running.before;
+      return &running.again;
+    }
+    running.pass = info.pass;
+    running.before = running.ranges.ranges;
+    return &running.ranges;
   }
 
   int bits_;
@@ -167,7 +184,7 @@ class Mesa final : public QuantizingPolicy {
   std::string_view quantizer_;
   bool symmetric_;
   std::set<OpKind> off_;
-  std::map<std::string, RunningRanges> running_;
+  std::map<std::string, Running> running_;
 };
 
 const RegisterPolicy<Mesa, MesaOptions> mesa;

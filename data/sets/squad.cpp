@@ -12,7 +12,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace lacuna {
 namespace {
@@ -71,44 +73,117 @@ std::size_t byte_of(std::string_view text, std::int64_t number) {
   return number > 0 ? std::string_view::npos : at;
 }
 
+/// The texts of the reference answers, and where the first begins; nothing: there is no answer.
+struct References {
+  std::vector<std::string> texts{};
+  std::optional<json> first_start{};
+};
+
+/// `answers` as a list of {text, answer_start}, or in the flat form {text: [...], answer_start: [...]}.
+References references_in(const json& question, const std::string& place) {
+  References result;
+  const auto found = question.find("answers");
+  if (found != question.end() && found->is_object()) {
+    const json& texts = member(*found, "text", json::value_t::array, place + ": `answers`");
+    const json& starts = member(*found, "answer_start", json::value_t::array, place + ": `answers`");
+    if (texts.size() != starts.size())
+      reject("{}: expected as many of `text` as of `answer_start`, got {} and {}", place, texts.size(), starts.size());
+    for (const json& text : texts) result.texts.push_back(text_in({{"text", text}}, "text", place));
+    if (!starts.empty()) result.first_start = starts.front();
+    return result;
+  }
+  for (const json& answer : member(question, "answers", json::value_t::array, place)) {
+    result.texts.push_back(text_in(answer, "text", place));
+    if (result.texts.size() == 1) result.first_start = answer.value("answer_start", json());
+  }
+  return result;
+}
+
+class SquadReader {
+ public:
+  explicit SquadReader(const fs::path& file) : file_(file.native()) {}
+
+  /// An article with paragraphs, or in the flat form one question with its `context`.
+  void read(const json& entry) {
+    if (entry.is_object() && entry.contains("context")) {
+      const std::string place = place_of(entry);
+      return add(entry, passage(text_in(entry, "context", place)), place);
+    }
+    for (const json& paragraph : member(entry, "paragraphs", json::value_t::array, file_ + ": an article")) {
+      const std::size_t number = passage(text_in(paragraph, "context", file_ + ": a paragraph"));
+      for (const json& each : member(paragraph, "qas", json::value_t::array, file_ + ": a paragraph"))
+        add(each, number, place_of(each));
+    }
+  }
+  SquadFile take() {
+    if (result_.questions.empty()) reject("{}: expected questions, got none", file_);
+    return std::move(result_);
+  }
+
+ private:
+  std::string place_of(const json& question) const {
+    const auto id = question.is_object() ? question.find("id") : question.end();
+    const bool named = question.is_object() && id != question.end() && id->is_string();
+    return fmt::format("{}: question {}", file_, named ? id->get<std::string>() : "without id");
+  }
+
+  std::size_t passage(std::string text) {
+    const auto [found, is_new] = numbers_.emplace(std::move(text), result_.passages.size());
+    if (is_new) result_.passages.push_back(found->first);
+    return found->second;
+  }
+
+  void add(const json& each, std::size_t number, const std::string& place) {
+    Question question{text_in(each, "question", place), number, 0, 0};
+    References references = references_in(each, place);
+    question.answers = std::move(references.texts);
+    result_.may_be_none = result_.may_be_none || question.answers.empty();
+    if (references.first_start) {  // the first answer is the training target
+      const std::string& answer = question.answers.front();
+      const json& start = *references.first_start;
+      const std::string& passage = result_.passages[number];
+      const std::size_t begin =
+          start.is_number_integer() && start >= 0 ? byte_of(passage, start.get<std::int64_t>()) : std::string::npos;
+      if (begin == std::string::npos || answer.empty() || passage.compare(begin, answer.size(), answer) != 0)
+        reject("{}: expected the answer `{}` at `answer_start` of the passage", place, answer);
+      question.begin = static_cast<std::int64_t>(begin);
+      question.end = question.begin + std::ssize(answer);
+    }
+    result_.questions.push_back(std::move(question));
+  }
+
+  std::string file_;
+  SquadFile result_;
+  std::map<std::string, std::size_t> numbers_;  // of the passages
+};
+
+/// JSON with articles or questions in `data`, a list of them, or a question on each line.
 SquadFile read_squad(const fs::path& file) {
   const std::string text = read_whole_file(file, "SQuAD file", std::int64_t{1} << 31);
+  SquadReader reader(file);
   json root;
   try {
     root = json::parse(text);
   } catch (const json::exception& error) {
-    reject("{}: expected JSON: {}", file.native(), error.what());
-  }
-  SquadFile result;
-  for (const json& article : member(root, "data", json::value_t::array, file.native()))
-    for (const json& paragraph : member(article, "paragraphs", json::value_t::array, file.native() + ": an article")) {
-      const std::string passage = text_in(paragraph, "context", file.native() + ": a paragraph");
-      for (const json& each : member(paragraph, "qas", json::value_t::array, file.native() + ": a paragraph")) {
-        const auto id = each.is_object() ? each.find("id") : each.end();
-        const std::string place =
-            fmt::format("{}: question {}", file.native(),
-                        id != each.end() && id->is_string() ? id->get<std::string>() : "without id");
-        Question question{text_in(each, "question", place), result.passages.size(), 0, 0};
-        const json& answers = member(each, "answers", json::value_t::array, place);
-        result.may_be_none = result.may_be_none || answers.empty();
-        for (const json& answer : answers) question.answers.push_back(text_in(answer, "text", place));
-        if (!answers.empty()) {  // the first answer is the training target
-          const std::string& answer = question.answers.front();
-          const auto start = answers.front().find("answer_start");
-          const std::size_t begin = start == answers.front().end() || !start->is_number_integer() || *start < 0
-                                        ? std::string::npos
-                                        : byte_of(passage, start->get<std::int64_t>());
-          if (begin == std::string::npos || answer.empty() || passage.compare(begin, answer.size(), answer) != 0)
-            reject("{}: expected the answer `{}` at `answer_start` of the passage", place, answer);
-          question.begin = static_cast<std::int64_t>(begin);
-          question.end = question.begin + std::ssize(answer);
-        }
-        result.questions.push_back(std::move(question));
-      }
-      result.passages.push_back(passage);
+    std::int64_t number = 0;
+    for (std::size_t begin = 0; begin < text.size(); ++number) {
+      const std::size_t end = std::min(text.find('\n', begin), text.size());
+      const std::string_view line = std::string_view(text).substr(begin, end - begin);
+      begin = end + 1;
+      if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+      const json entry = json::parse(line, nullptr, false);
+      if (!entry.is_object() && number == 0) reject("{}: expected JSON: {}", file.native(), error.what());
+      if (!entry.is_object()) reject("{}:{}: expected JSON, a question on each line", file.native(), number + 1);
+      reader.read(entry);
     }
-  if (result.questions.empty()) reject("{}: expected questions, got none", file.native());
-  return result;
+    return reader.take();
+  }
+  if (root.is_object() && root.contains("context"))
+    reader.read(root);
+  else
+    for (const json& entry : root.is_array() ? root : member(root, "data", json::value_t::array, file.native()))
+      reader.read(entry);
+  return reader.take();
 }
 
 constexpr std::int64_t longest_question = 64;
@@ -247,7 +322,7 @@ SampleField bytes_field(const std::string& name) {
 OpenedSquad open_squad(const DatasetOptions& options) {
   const auto own = read_options<SquadOptions>("data set squad", options.settings);
   const std::int64_t max_length = own.max_length, stride = own.stride;
-  const fs::path file = split_file(own.validation, options, {"json"});
+  const fs::path file = split_file(own.validation, options, {"json", "jsonl"});
   OpenedSquad opened{
       max_length,
       tokenizer_of(own, options),

@@ -3,51 +3,18 @@
 #include "models/prediction.h"
 #include "models/sequences.h"
 #include "models/task.h"
+#include "models/tasks/answer_figures.h"
 #include "models/tasks/text.h"
 #include "ops/losses/span_cross_entropy.h"
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 namespace lacuna {
 namespace {
-
-/// The metrics keep [question, score, value] of each window. The question's value is that of its window with the
-/// highest score. `-2 - question`: the value where the question is left unanswered, which counts where its lowest score
-/// is above the highest of its windows. `judged_already`: `value` is the mean of `score` questions.
-constexpr double judged_already = -1;
-
-double by_question(std::span<const double> kept) {
-  struct Choice {
-    std::optional<std::pair<double, double>> answered{}, unanswered{};  // score, value
-  };
-  std::map<double, Choice> questions;
-  double sum = 0, count = 0;
-  for (std::size_t i = 0; i + 2 < kept.size(); i += 3) {
-    const double question = kept[i], score = kept[i + 1], value = kept[i + 2];
-    if (question == judged_already) {
-      sum += score * value;
-      count += score;
-    } else if (question >= 0) {
-      std::optional<std::pair<double, double>>& best = questions[question].answered;
-      if (!best || score > best->first) best = {score, value};
-    } else {
-      std::optional<std::pair<double, double>>& least = questions[-2 - question].unanswered;
-      if (!least || score < least->first) least = {score, value};
-    }
-  }
-  for (const auto& [question, choice] : questions) {
-    const auto& [answered, unanswered] = choice;
-    const bool none = unanswered && (!answered || unanswered->first > answered->first);
-    sum += none ? unanswered->second : answered->second;
-    ++count;
-  }
-  return sum / count;
-}
 
 struct Span {
   std::int64_t start = 0, end = 0;  // tokens, both included
@@ -125,7 +92,7 @@ class QuestionAnswering final : public Task {
     return {{.name = "labels", .dtype = DType::i64, .shape = {2}, .below = positions_}};
   }
 
-  TaskResult run(Model& model, Inputs batch, TaskMode) const override {
+  TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     Variable labels = batch.take("labels");
     const std::optional<Texts> texts = Texts::take(batch);
     const SequencesPtr sequences = sequences_of(batch);
@@ -134,12 +101,14 @@ class QuestionAnswering final : public Task {
     if (logits.tensor().device() == Device::meta) {
       result.sums.assign(2, Tensor::zeros({3}, DType::f64, Device::meta));
     } else {
-      const auto judge = [this, texts, sequences, found = logits.tensor(), wanted = labels.tensor()] {
+      const auto judge = [this, mode, texts, sequences, found = logits.tensor(), wanted = labels.tensor()] {
         const std::vector<double> z = found.to_vector();
         const Judged judged = texts ? judge_texts(*sequences, z, *texts) : judge_positions(*sequences, z, wanted);
         std::vector<Tensor> sums;
         for (const std::vector<double>* const kept : {&judged.f1, &judged.exact})
           sums.push_back(Tensor::from(std::span<const double>(*kept), {std::ssize(*kept)}));
+        if (mode == TaskMode::evaluate)
+          judged.show_to([this](const Tensor& windows, const Tensor& exact) { show(windows, exact); });
         return sums;
       };
       count_on_host(logits.device(), judge, result);
@@ -160,6 +129,8 @@ class QuestionAnswering final : public Task {
       counted += label[i] >= 0 && label[i] < sequences->length(i / 2) ? 0.5 : 0;
     return counted;
   }
+
+  std::unique_ptr<Figures> figures() const override { return std::make_unique<AnswerFigures>(); }
 
   /// The best answer in the passage and the sum of its logits, and that sum for no answer.
   std::vector<Prediction> predict(Model& model, Inputs batch) const override {
@@ -189,6 +160,13 @@ class QuestionAnswering final : public Task {
     void add(double question, double score, const AnswerScore& value) {
       f1.insert(f1.end(), {question, score, value.f1});
       exact.insert(exact.end(), {question, score, value.exact});
+    }
+    /// The windows [N, 3] and their exact matches [N].
+    void show_to(const auto& take) const {
+      std::vector<double> matches;
+      for (std::size_t i = 2; i < exact.size(); i += 3) matches.push_back(exact[i]);
+      take(Tensor::from(std::span<const double>(f1), {std::ssize(matches), 3}),
+           Tensor::from(std::span<const double>(matches), {std::ssize(matches)}));
     }
   };
 

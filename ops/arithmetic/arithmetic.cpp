@@ -23,6 +23,7 @@ void map_elements(const Formula& formula, const Tensor& y, const In&... x) {
 template <class T>
 void add_rows_on_cpu(const Tensor& x, const Tensor& b, std::int64_t first_row, const Tensor& y) {
   using C = Compute<T>;
+  if (y.count() == 0) return;
   const std::int64_t n = y.shape().back(), b_rows = b.count() / n;
   const T* const in = x.data<T>();
   const C* const repeated = b.data<C>();

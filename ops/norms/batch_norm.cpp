@@ -21,6 +21,10 @@ void expect_channels(std::string_view op, std::string_view what, const Tensor& v
          vector.defined() ? fmt::format("{} of {}", name_of(vector.dtype()), vector.shape()) : "none");
 }
 
+void expect_rows(std::string_view op, const Tensor& x) {
+  expect(x.rows() > 0, "{}: expected an input with rows, got {}", op, x.shape());
+}
+
 void expect_residual(std::string_view op, const Tensor& residual, const Tensor& x) {
   expect(residual.shape() == x.shape() && residual.dtype() == x.dtype(),
          "{}: the residual must be {} of {} as the input is, got {} of {}", op, name_of(x.dtype()), x.shape(),
@@ -57,6 +61,7 @@ template <class Op>
 Tensor forward_with_own_statistics(const Op& op, std::span<const Tensor> inputs, const Tensor& residual, bool relu,
                                    std::vector<Tensor>& extra_outputs) {
   const Tensor &x = inputs[Op::x], &weight = inputs[Op::weight], &bias = inputs[Op::bias];
+  expect_rows(Op::name, x);
   expect_channels(Op::name, "weight", weight, x);
   expect_channels(Op::name, "bias", bias, x);
   if (residual.defined()) expect_residual(Op::name, residual, x);

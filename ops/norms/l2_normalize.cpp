@@ -11,7 +11,8 @@ namespace {
 
 const RegisterOp<L2Normalize> l2_normalize;
 
-/// Calls f(first element, 1 / max(‖x‖, least)) for each row. A row is one sentence: the sums are in double.
+/// Calls f(first element, 1 / max(‖x‖, least), whether the norm is below) for each row. A row is one sentence: the sums
+/// are in double.
 template <class T, class F>
 void for_rows(const Tensor& x, const F& f) {
   constexpr double least = 1e-12;
@@ -23,27 +24,27 @@ void for_rows(const Tensor& x, const F& f) {
       const auto value = static_cast<double>(to_compute(in[j]));
       sum += value * value;
     }
-    f(row * width, 1 / std::max(std::sqrt(sum), least));
+    f(row * width, 1 / std::max(std::sqrt(sum), least), std::sqrt(sum) < least);
   }
 }
 
 const RegisterKernel forward_on_cpu{
     l2_normalize_forward, DeviceKind::cpu, [](const Tensor& x, const Tensor& y) {
       with_float_type(x.dtype(), [&]<class T>(Type<T>) {
-        for_rows<T>(x, [&](std::int64_t first, double inverse) {
+        for_rows<T>(x, [&](std::int64_t first, double inverse, bool) {
           for (std::int64_t i = first; i < first + x.shape().back(); ++i)
             y.data<T>()[i] = static_cast<T>(to_compute(x.data<T>()[i]) * static_cast<Compute<T>>(inverse));
         });
       });
     }};
-// dx = (dy − y · (y·dy)) / ‖x‖
+// dx = (dy − y · (y·dy)) / ‖x‖; dy / least where the norm is held at that
 const RegisterKernel backward_on_cpu{
     l2_normalize_backward, DeviceKind::cpu, [](const Tensor& x, const Tensor& dy, const Tensor& dx) {
       with_float_type(x.dtype(), [&]<class T>(Type<T>) {
-        for_rows<T>(x, [&](std::int64_t first, double inverse) {
+        for_rows<T>(x, [&](std::int64_t first, double inverse, bool held) {
           const T *const in = x.data<T>() + first, *const from = dy.data<T>() + first;
           double dot = 0;
-          for (std::int64_t j = 0; j < x.shape().back(); ++j)
+          for (std::int64_t j = 0; !held && j < x.shape().back(); ++j)
             dot += static_cast<double>(to_compute(in[j])) * inverse * static_cast<double>(to_compute(from[j]));
           for (std::int64_t j = 0; j < x.shape().back(); ++j) {
             const double y = static_cast<double>(to_compute(in[j])) * inverse;

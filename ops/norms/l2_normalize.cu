@@ -22,8 +22,8 @@ struct Normalize {
     const float squares =
         joined_of_block(block, in.reduced(0, Plus{}, [](float v) { return v * v; }), block.shared().squares, Plus{});
     const float norm = sqrtf(squares), inverse = 1.0F / (norm > 1e-12F ? norm : 1e-12F);
-    float dot = 0;  // y · dy
-    if (backward) {
+    float dot = 0;  // y · dy; 0 where the norm is held at the least
+    if (backward && norm >= 1e-12F) {
       in.each([&](std::int64_t c, const Eight& values) {
         const Eight gradient = dy.at_row(row, columns, c);
 #pragma unroll

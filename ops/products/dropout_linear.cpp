@@ -55,7 +55,12 @@ void DropoutLinear::backward(Tensor dy, const Saved<DropoutLinear>& saved, Grads
   if (grads.wanted(weight)) {
     const Operand in = saved.get<input(x)>();
     const std::int64_t width = in.shape().back();
-    grads[weight] = Tensor::empty({dy.shape().back(), width}, compute_type(dy.dtype()), dy.device());
+    const Shape shape{dy.shape().back(), width};
+    const DType parameters = compute_type(dy.dtype());
+    if (rows == 0)
+      grads[weight] = Tensor::zeros(shape, parameters, dy.device());
+    else
+      grads[weight] = Tensor::empty(shape, parameters, dy.device());
     const Tensor thinned = Tensor::empty({std::min(rows, block), width}, dy.dtype(), dy.device(), Purpose::workspace);
     for_row_blocks(rows, [&](std::int64_t begin, std::int64_t end) {
       const Tensor part = thinned.row_range(0, end - begin);

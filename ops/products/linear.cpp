@@ -84,6 +84,15 @@ Tensor Linear::forward(std::span<const Tensor> inputs) const {
 void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const {
   const std::int64_t rows = dy.rows(), features = dy.shape().back();
   const DType parameters = compute_type(dy.dtype());
+  if (rows == 0) {  // sums of nothing are zeros
+    const auto fill = [&](Input input, const Shape& shape, DType dtype) {
+      if (grads.wanted(input) && !grads[input].defined()) grads[input] = Tensor::zeros(shape, dtype, dy.device());
+    };
+    if (grads.wanted(weight)) fill(weight, {features, saved.shape<input(x)>().back()}, parameters);
+    fill(bias, {features}, parameters);
+    if (grads.wanted(x)) fill(x, dy.shape().with_back(saved.shape<input(weight)>().back()), dy.dtype());
+    return;
+  }
   const bool of_weight = grads.wanted(weight), of_bias = grads.wanted(bias);
   if (of_weight || of_bias) {
     bool add_weight = grads[weight].defined(), add_bias = grads[bias].defined();

@@ -33,8 +33,13 @@ void pair_backward(const LowRankLinear& op, std::size_t pair, const Tensor& dy, 
   const Matrix own = Matrix(dy).column_range(first, first + columns);
   if (grads.wanted(Up)) {
     const Tensor low = saved.get<input(Z)>().whole();
-    grads[Up] = Tensor::empty({columns, low.shape().back()}, compute_type(dy.dtype()), dy.device());
-    gemm(own.t(), Matrix(low), Matrix(grads[Up]), {.alpha = op.scale});
+    const Shape shape{columns, low.shape().back()};
+    if (dy.rows() == 0) {
+      grads[Up] = Tensor::zeros(shape, compute_type(dy.dtype()), dy.device());
+    } else {
+      grads[Up] = Tensor::empty(shape, compute_type(dy.dtype()), dy.device());
+      gemm(own.t(), Matrix(low), Matrix(grads[Up]), {.alpha = op.scale});
+    }
   }
   if (grads.wanted(Z)) {
     const Tensor up = saved.get<input(Up)>().whole();

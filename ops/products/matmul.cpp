@@ -4,6 +4,8 @@
 #include "ops/products/gemm.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <vector>
 
 namespace lacuna {
@@ -12,7 +14,9 @@ namespace {
 const RegisterOp<MatMul> matmul;
 
 /// All axes but the last two taken together.
-std::int64_t batch_of(const Shape& shape) { return shape.count() / (shape[shape.rank() - 2] * shape.back()); }
+std::int64_t batch_of(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end() - 2, std::int64_t{1}, std::multiplies{});
+}
 
 Shape with_last_two(const Shape& shape, std::int64_t rows, std::int64_t columns) {
   std::vector<std::int64_t> extents(shape.begin(), shape.end());
@@ -37,6 +41,8 @@ Tensor MatMul::forward(std::span<const Tensor> inputs) const {
          "matmul: expected a [..., M, K] and b [..., {}] with the same leading axes, got {} and {}",
          transpose_b ? "N, K" : "K, N", left, right);
   const Shape shape = with_last_two(left, left[last - 1], right[transpose_b ? last - 1 : last]);
+  // Sums of nothing are zeros.
+  if (shape.count() == 0 || left.back() == 0) return Tensor::zeros(shape, inputs[a].dtype(), inputs[a].device());
   Tensor y = Tensor::empty(shape, inputs[a].dtype(), inputs[a].device());
   const Matrix factor(inputs[b]);
   gemm_batched(batch_of(shape), Matrix(inputs[a]), transpose_b ? factor.t() : factor, Matrix(y), {.alpha = scale});
@@ -49,6 +55,10 @@ void MatMul::backward(Tensor dy, const Saved<MatMul>& saved, Grads& grads) const
   // shape of the other factor alone: what is decoded for them stays small, and the bits are the same however it is
   // held.
   const auto write = [&](Input to, const Shape& shape, const Shape& other, const auto& product) {
+    if (dy.count() == 0 || shape.count() == 0) {
+      if (!grads[to].defined()) grads[to] = Tensor::zeros(shape, dy.dtype(), dy.device());
+      return;
+    }
     constexpr std::int64_t elements_at_once = 1 << 20;
     const std::int64_t batch = batch_of(dy.shape()), matrix = std::max<std::int64_t>(1, other.count() / batch);
     const std::int64_t step = std::clamp<std::int64_t>(elements_at_once / matrix, 1, batch);

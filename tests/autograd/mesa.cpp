@@ -27,9 +27,10 @@ class MesaTensor {
     info_.groups = groups;
     info_.readers = {&reader_, 1};
   }
-  /// The values that backward reads in step `step`.
-  std::vector<double> read(const std::vector<float>& values, std::uint32_t step = 0) {
+  /// The values that backward reads in step `step`. `pass`: of the tape.
+  std::vector<double> read(const std::vector<float>& values, std::uint32_t step = 0, std::uint64_t pass = 0) {
     const RandomStateScope random({.seed = 1, .step = step});
+    info_.pass = pass;
     const Hold hold = policy_->decide(info_);
     REQUIRE(hold.kind == Hold::quantize);
     const Tensor x = test::tensor_of(values).reshape(info_.shape);
@@ -190,6 +191,16 @@ TEST_CASE("mesa: words that are no choice, and choices that exclude each other, 
       CHECK(error.fault() == Fault::input);
       test::check_says(std::string(error.what()), wrong.begin()->first);
     }
+  }
+}
+
+TEST_CASE("mesa: a tensor that is quantized twice in a pass has the same codes, and its ranges move once") {
+  MesaTensor once(by_channels, Groups::run, {}), twice(by_channels, Groups::run, {});
+  for (const std::uint32_t step : {1, 2, 3}) {
+    const std::vector<float> values = values_of(by_channels, step);
+    const std::vector<double> expected = once.read(values, step, step);
+    for (int time = 0; time < 2; ++time) CHECK(twice.read(values, step, step) == expected);
+    CHECK(twice.ranges() == once.ranges());
   }
 }
 

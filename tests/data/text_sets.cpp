@@ -391,6 +391,34 @@ TEST_CASE("squad: the answer's tokens, and the first token where there is no ans
   check_says(files.refusal("squad", "train.json"), "expected `data`");
 }
 
+TEST_CASE("squad: the flat form, in a file, a list and lines") {
+  const std::string first = R"({"id": "1", "context": "é film john made it", "question": "who made it",
+      "answers": {"text": ["john made"], "answer_start": [7]}})";
+  const std::string second = R"({"id": "2", "context": "é film john made it", "question": "who",
+      "answers": {"text": [], "answer_start": []}})";
+  const auto one_line = [](std::string text) {
+    std::erase(text, '\n');
+    return text;
+  };
+  for (const std::string& text :
+       {R"({"version": "v2", "data": [)" + first + ", " + second + "]}", "[" + first + ", " + second + "]",
+        one_line(first) + "\n" + one_line(second) + "\n"}) {
+    CAPTURE(text);
+    Files files;
+    files.write("train.json", text);
+    const DatasetPtr data = files.open("squad", "train.json");
+    const Batch batch = all_of(data);
+    CHECK(batch["tokens"].to_vector() == Values{2, 9, 10, 11, 3, 1, 8, 15, 10, 11, 3, 2, 9, 3, 1, 8, 15, 10, 11, 3});
+    CHECK(batch["labels"].to_vector() == Values{7, 8, 0, 0});
+    CHECK(data->info().description.find("on 1 passages") != std::string::npos);
+  }
+  Files files;
+  files.write("train.json", R"([{"id": "x7", "context": "a film", "question": "who", "answers": {"text": ["a"]}}])");
+  check_says(files.refusal("squad", "train.json"), "answer_start");
+  files.write("train.jsonl", one_line(first) + "\n{\n");
+  check_says(files.refusal("squad", "train.jsonl"), "train.jsonl:2");
+}
+
 TEST_CASE("squad: long passages are windows that share pieces; to evaluate they carry passage, spans and answers") {
   Files files;
   files.write("train.json", R"({"data": [{"paragraphs": [{"context": "a film, good bad john made it who", "qas": [

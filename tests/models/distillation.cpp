@@ -3,6 +3,7 @@
 #include "models/folders/folder.h"
 #include "models/io/weights.h"
 #include "models/task.h"
+#include "nn/dropout.h"
 #include "nn/init.h"
 #include "tests/models/tiny_models.h"
 #include "tests/refusal.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace lacuna {
 namespace {
@@ -78,6 +80,17 @@ double divergence(const Rows& teacher, const Rows& student) {
 }
 
 }  // namespace
+
+TEST_CASE("distillation: each token has a dropout mask of its own") {
+  const std::unique_ptr<Model> model = tiny("deit_distilled", 2);
+  const RandomStateScope random({.seed = 1, .step = 2});
+  std::set<std::uint64_t> sites;
+  for (const Module* const module : model->modules())
+    if (const auto* const dropout = dynamic_cast<const nn::Dropout*>(module);
+        dropout != nullptr && module->path().starts_with("head_drop"))
+      sites.insert(dropout->mask_stream().site);
+  CHECK(sites.size() == 2);
+}
 
 TEST_CASE("distillation: both forms and both conventions of the loss, by hand") {
   const Teacher teacher;

@@ -1,6 +1,7 @@
 // Predictions and figures, the values that commands print and reports draw.
 #include "core/error.h"
 #include "models/prediction.h"
+#include "models/tasks/answer_figures.h"
 #include "models/tasks/class_figures.h"
 #include "models/tasks/label_figures.h"
 #include "tests/thread_ranks.h"
@@ -50,6 +51,34 @@ TEST_CASE("figures: accuracy, precision and F1 of classes, null where nothing co
   CHECK(each.at(2).at("accuracy").is_null());
   CHECK(each.at(2).at("f1").is_null());
   CHECK(json.at("worst").at(0).at("sample") == "2");
+}
+
+TEST_CASE("figures: answers by question, with and without one, on one rank or on several") {
+  const auto rows = [](const std::vector<double>& values, const Shape& shape) {
+    return Tensor::from(std::span<const double>(values), shape);
+  };
+  AnswerFigures figures;
+  CHECK(figures.samples() == 0);
+  // Of 7 the second window is taken; 8 has no answer and none is said; 9 has none, and one is given.
+  const Tensor windows = rows({7, 1, 0.25, 7, 3, 0.5, -9, 2, 0, 8, 1, 0, -10, 4, 1, 9, 5, 0, -11, 1, 1}, {7, 3});
+  figures.add(windows, rows({0, 1, 0, 0, 1, 0, 1}, {7}));
+  CHECK(figures.samples() == 3);
+  const nlohmann::json json = figures.json(by_number).at("questions");
+  CHECK(json.at(0).at("samples") == 1);
+  CHECK(json.at(0).at("f1") == 0.5);
+  CHECK(json.at(0).at("exact_match") == 1);
+  CHECK(json.at(1).at("samples") == 2);
+  CHECK(json.at(1).at("exact_match") == 0.5);
+  CHECK(figures.text(by_number).find("without an answer") != std::string::npos);
+  test::run_ranks(2, [&](Communicator& ranks) {
+    AnswerFigures own;
+    if (ranks.rank() == 0)
+      own.add(windows.row_range(0, 2), rows({0, 1}, {2}));
+    else
+      own.add(windows.row_range(2, 7), rows({0, 0, 1, 0, 1}, {5}));
+    own.gather(ranks);
+    CHECK(own.json(by_number) == figures.json(by_number));
+  });
 }
 
 TEST_CASE("figures: labels of tokens and several labels of a sample are counted alike, on one rank or on several") {

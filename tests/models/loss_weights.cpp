@@ -170,6 +170,16 @@ TEST_CASE("loss: a batch without a label changes nothing; to evaluate on such sa
   CHECK_THROWS_WITH_AS(evaluate(*run.model, *run.task, {data, {.size = 2}}), doctest::Contains("has a label"), Error);
 }
 
+TEST_CASE("loss: a step behind one that threw begins with no gradient") {
+  WeighedCase c{"classes", "classification", "classification"};
+  const std::vector<double> expected = WeighedRun(c).step(c, 2);
+  WeighedRun run(c);
+  WeighedCase wrong = c;
+  wrong.change = [](Batch& batch) { batch["labels"].data<std::int64_t>()[7] = 40; };  // of the second part
+  CHECK_THROWS_AS(run.step(wrong, 2), Error);
+  CHECK(run.step(c, 2) == expected);
+}
+
 TEST_CASE("loss: an adaptive policy calibrates on samples that have labels") {
   for (const bool has_none : {false, true}) {
     WeighedCase c = weighed_cases.front();

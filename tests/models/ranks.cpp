@@ -399,6 +399,10 @@ TEST_CASE("ranks: in 8 bits all ranks have the same weights, close to those of t
     got[static_cast<std::size_t>(ranks.rank())] = train(run);
   });
   CHECK(got[0] == got[1]);
+  Case twice = rounded;  // two backward passes would add what was lost twice
+  twice.step.in_backward = true;
+  twice.step.clipping.norm = 0.1;
+  CHECK_THROWS_WITH_AS(alone(twice, 1), doctest::Contains("8 bits"), Error);
   double error = 0, change = 0;
   Run start(exact, single_process(), 2);
   const auto initial = start.weights();

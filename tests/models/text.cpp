@@ -333,6 +333,8 @@ TEST_CASE("text: batches that do not fit are refused as input") {
   too_long.set("offsets", tensor({0, 17}, {2}));
   CHECK(refuses(too_long, "17"));
   CHECK_THROWS_AS(build_model("bert", tiny({{"num_attention_heads", std::int64_t{5}}}), {}), Error);
+  CHECK_THROWS_WITH_AS(build_model("distilbert", {{"dim", std::int64_t{24}}, {"n_heads", std::int64_t{5}}}, {}),
+                       doctest::Contains("`dim` 24"), Error);
 }
 
 TEST_CASE("text: what a sample of BERT-Base saves: 10 D a token and layer, less where first tokens alone are read") {

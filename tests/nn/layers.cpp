@@ -6,6 +6,7 @@
 #include "nn/freeze.h"
 #include "nn/init.h"
 #include "nn/norm.h"
+#include "nn/window_attention.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/arithmetic/reduce.h"
 
@@ -60,6 +61,16 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 }
 
 }  // namespace
+
+TEST_CASE("window attention has torch's initial values where its options give none") {
+  const nn::WindowAttentionOptions options{.heads = 2, .height = 4, .width = 4, .window_height = 4, .window_width = 4};
+  Root root;
+  const nn::CosineWindowAttention cosine(root, "cosine", 8, options);
+  const nn::TableWindowAttention table(root, "table", 8, options);
+  const Variable x(values({1, 16, 8}, 3));
+  for (const nn::WindowAttention* const layer : std::initializer_list<const nn::WindowAttention*>{&cosine, &table})
+    for (const double value : layer->forward(x).tensor().to_vector()) CHECK(std::isfinite(value));
+}
 
 TEST_CASE("batch norm: running statistics follow the batch in training, with the unbiased variance") {
   Root root;

@@ -40,6 +40,26 @@ TEST_CASE("impossible schedules are refused") {
                        doctest::Contains("schedule step: milestones"), Error);
   CHECK_THROWS_WITH_AS(make_schedule("step", {{"milestones", 3.0}}, run),
                        doctest::Contains("schedule step: milestones"), Error);
+  for (const double epochs : {2e9, 1e300}) {  // more steps than a whole number holds
+    for (const std::string key : {"cycle_epochs", "warmup_epochs"})
+      CHECK_THROWS_WITH_AS(make_schedule("cosine", {{key, epochs}}, run), doctest::Contains(key.c_str()), Error);
+    CHECK_THROWS_WITH_AS(make_schedule("step", {{"milestones", std::vector<double>{epochs}}}, run),
+                         doctest::Contains("milestones"), Error);
+  }
+}
+
+TEST_CASE("a cosine restarts in every cycle, however many") {
+  const auto rate = [](double mul, std::int64_t step) {
+    return make_schedule("cosine", {{"cycle_epochs", 1.0}, {"cycle_mul", mul}, {"cycle_decay", 0.5}, {"min_lr", 0.0}},
+                         {.lr = 1, .total_steps = 40, .steps_per_epoch = 4})(step);
+  };
+  for (const std::int64_t cycle : {0, 1, 5, 9}) {
+    CHECK(rate(1, 4 * cycle) == doctest::Approx(std::pow(0.5, cycle)));
+    CHECK(rate(1, 4 * cycle + 2) == doctest::Approx(std::pow(0.5, cycle + 1)));
+  }
+  CHECK(rate(2, 4) == doctest::Approx(0.5));
+  CHECK(rate(2, 12) == doctest::Approx(0.25));
+  CHECK(std::isfinite(rate(1, std::int64_t{1} << 60)));
 }
 
 TEST_CASE("one_cycle has torch's rates in runs of few steps") {

@@ -70,6 +70,30 @@ double least_in(const std::string& refused) {
 
 }  // namespace
 
+TEST_CASE("plan: a budget holds for the longest texts and for the most hidden tokens that a batch can draw") {
+  const auto of_text = [](const std::string& length, const std::string& memory, const std::string& task,
+                          const std::string& device = "meta") {
+    return parse_configuration(
+        fmt::format(
+            "model: {{name: bert, vocab_size: 3000, hidden_size: 32, num_hidden_layers: 1, num_attention_heads: "
+            "2, intermediate_size: 64, max_position_embeddings: 64}}\n"
+            "data: {{name: random_tokens, length: {}, vocabulary: 3000}}\nmemory: {}\ntask: {}\n"
+            "train: {{batch_size: 16, threads: 1, device: {}}}\n",
+            length, memory, task, device),
+        "a.yaml");
+  };
+  const std::string budget = "{policy: auto, budget: 1GiB}", classes = "{name: classification}";
+  const std::int64_t longest = used(planned(of_text("64", budget, classes)));
+  CHECK(used(planned(of_text("[8, 8, 8, 64]", budget, classes))) == longest);
+  CHECK(used(of_text("[8, 8, 8, 64]", "{policy: exact}", classes)) < longest);
+  // 16 · 64 tokens, of which 154 are expected to be hidden: six deviations are 69 more.
+  const std::string masked = "{name: masked_lm, mask_id: 4}";
+  const Experiment made = of_text("64", "{policy: exact}", masked, "cpu");
+  const auto saved = [&](Device device) { return at(measure(made, device).memory, Purpose::saved); };
+  const std::int64_t of_row = 32 * 4 + 8;  // its values and its label
+  CHECK(saved(Device::meta) - saved(Device::cpu) > 30 * of_row);
+}
+
 TEST_CASE("plan: bytes are read with their units") {
   CHECK(parse_bytes("1048576") == 1 << 20);
   CHECK(parse_bytes("1.5KiB") == 1536);

@@ -1,4 +1,5 @@
 #include "apps/command.h"
+#include "apps/config/schema.h"
 #include "apps/plugin.h"
 #include "apps/version.h"
 
@@ -81,6 +82,13 @@ class CommandLine {
     std::vector<std::string> options;
     for (const CLI::Option* const option : (used.empty() ? &app_ : used.front())->get_options())
       if (!option->get_lnames().empty()) options.push_back("--" + option->get_lnames().front());
+    std::string key = unknown.front().substr(std::min(unknown.front().find_first_not_of('-'), unknown.front().size()));
+    std::ranges::replace(key, '-', '_');
+    key.resize(std::min(key.find('='), key.size()));
+    for (const Section& section : sections())
+      if (section.find(key) != nullptr)
+        return fmt::format("{}: {} is not expected; {} is a key of the configuration: {}=VALUE", name, unknown.front(),
+                           key, key);
     const std::string word = unknown.front().substr(0, unknown.front().find('='));
     const std::string near = word.starts_with('-') ? nearest_name(word, options) : "";
     return fmt::format("{}: {} is not expected{}", name, unknown.front(),

@@ -81,7 +81,7 @@ BestBy best_by(const std::string& name, const Task& task) {
 }
 
 std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches& batches, int workers,
-                                   const std::function<bool()>& stop, Communicator& ranks) {
+                                   const std::function<bool(std::int64_t)>& stop, Communicator& ranks) {
   const EvaluationMode mode(model);
   ranks.describe("evaluation");
   if (ranks.size() > 1)
@@ -89,9 +89,11 @@ std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches
   Loader loader(batches, {.end_epoch = 1, .workers = workers});
   RunningTotals running(task);
   std::vector<DamagedFile> left_out;
-  TaskTotals totals;  // of several ranks, in the order of the samples
+  TaskTotals totals;      // of several ranks, in the order of the samples
+  std::int64_t done = 0;  // samples of all ranks
   while (std::optional<Batch> batch = loader.next()) {
-    if (stop && stop()) return {};
+    if (stop && stop(done)) return {};
+    done = std::min(done + batches.size(), batches.samples());
     std::ranges::move(batch->damaged, std::back_inserter(left_out));
     const auto add_to = [&](RunningTotals& sums) {
       const std::int64_t samples = batch->samples;
@@ -237,8 +239,11 @@ bool Trainer::evaluate_if_due(const TrainerEvents& events) {
   if (!epoch_over() && !(within && is_new)) return true;
   const Clock::time_point start = Clock::now();
   const auto evaluate_now = [&] {
-    return evaluate(
-        state_.model, task_, *validation_, options_.workers, [&] { return is_stopped(events); }, state_.ranks);
+    const auto stop = [&](std::int64_t done) {
+      if (events.evaluating) events.evaluating(done, validation_->samples());
+      return is_stopped(events);
+    };
+    return evaluate(state_.model, task_, *validation_, options_.workers, stop, state_.ranks);
   };
   const std::optional<Evaluation> evaluation = [&] {
     const WeightAverage::Exchange exchange(state_.average);

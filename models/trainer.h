@@ -34,11 +34,13 @@ class OptimizerStep;
 class Tape;
 
 /// Loss and metrics over one epoch of `batches`, without training. Running sums stay on the device; the host reads them
-/// once, at the end. Nothing if `stop` (may be null) answers true between two batches. Several ranks evaluate their
+/// once, at the end. Between two batches `stop` (may be null) gets the number of samples that are done; nothing if it
+/// answers true. Several ranks evaluate their
 /// parts of each batch, with the running statistics of rank 0, and have the same result, that of one process whose
 /// batches are those parts; `stop` answers the same on all.
 std::optional<Evaluation> evaluate(Model& model, const Task& task, const Batches& batches, int workers = 1,
-                                   const std::function<bool()>& stop = {}, Communicator& ranks = single_process());
+                                   const std::function<bool(std::int64_t samples)>& stop = {},
+                                   Communicator& ranks = single_process());
 
 struct StepOptions {
   Clipping clipping{};
@@ -118,6 +120,8 @@ struct TrainerEvents {
   /// The loss or the gradient of a step is not finite; nothing was counted. The run fails if this returns.
   std::function<void(const StepResult&)> nonfinite{};
   std::function<void(const StepResult&, double learning_rate, double seconds)> after_step{};
+  /// During an evaluation: samples that are done, and all.
+  std::function<void(std::int64_t samples, std::int64_t of)> evaluating{};
   std::function<void(const EpochResult&)> after_epoch{};
 };
 

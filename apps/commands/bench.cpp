@@ -12,6 +12,7 @@
 #include "apps/train/planning.h"
 #include "apps/train/policy_choice.h"
 #include "apps/train/profile.h"
+#include "apps/train/settle.h"
 #include "apps/train/timeline.h"
 #include "core/file.h"
 #include "core/parallel.h"
@@ -68,7 +69,7 @@ void write_timeline(const BenchOptions& options, const Experiment& experiment, D
 }
 
 ExitCode bench(const BenchOptions& options) {
-  Experiment experiment = options.configuration.read();
+  Experiment experiment = settled(options.configuration.parse());
   const Device device = existing_device(experiment);
   plan_memory(experiment, machine_costs());
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");

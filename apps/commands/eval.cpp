@@ -1,6 +1,7 @@
 // lacuna eval: evaluates a checkpoint, or a folder with a model.
 #include "apps/command.h"
 #include "apps/commands/opened_model.h"
+#include "apps/config/assignment.h"
 #include "apps/config/configuration_options.h"
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
@@ -116,10 +117,16 @@ class Eval {
     const std::unique_ptr<Task> task = make_task(experiment, *model);
     const std::unique_ptr<Figures> figures = task->figures();
     task->fill(figures.get());
+    ProgressDisplay display(report_.for_people() && ranks.rank() == 0 ? stderr : nullptr);
+    const auto show = [&](std::int64_t samples) {
+      display.update(EvaluationLine{.samples = samples, .of = dataset->size(), .elapsed = seconds_since(start)});
+      return false;
+    };
     const Evaluation evaluation = *evaluate(*model, *task, batches_of(experiment, dataset, Split::validation),
-                                            static_cast<int>(experiment.data.workers), {}, ranks);
+                                            static_cast<int>(experiment.data.workers), show, ranks);
+    display.clear();
     if (figures) figures->gather(ranks);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = seconds_since(start);
     const double rate = static_cast<double>(evaluation.samples) / seconds;
     if (!std::isfinite(evaluation.loss)) fail("{}: the loss is {}", made.file.string(), std::fabs(evaluation.loss));
     nlohmann::ordered_json json{{"model", experiment.model.name},
@@ -182,6 +189,10 @@ class Eval {
         "data.labels names the classes in their order",
         weights.string(), folder->labels.size(), data.classes.size(), ours == folder->labels.end() ? "none" : *ours,
         theirs == data.classes.end() ? "none" : *theirs);
+  }
+
+  static double seconds_since(std::chrono::steady_clock::time_point then) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
   }
 
   /// The samples of a data set without those that are left out.

@@ -8,6 +8,7 @@
 #include "apps/train/machine_costs.h"
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
+#include "apps/train/settle.h"
 #include "autograd/policies/adaptive.h"
 #include "autograd/tape.h"
 #include "core/module_path.h"
@@ -192,7 +193,7 @@ std::string to_text(const std::vector<Group>& groups, std::int64_t total) {
 }
 
 ExitCode explain(const ExplainOptions& options) {
-  Experiment experiment = options.configuration.read();
+  Experiment experiment = settled(options.configuration.parse());
   const ThreadCountScope threads(static_cast<int>(experiment.train.threads));
   if (experiment.memory.policy == "auto" && available_device(experiment) != Device::meta) warn_if_crowded();
   plan_memory(experiment, machine_costs());

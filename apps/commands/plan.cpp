@@ -12,6 +12,7 @@
 #include "apps/train/measure.h"
 #include "apps/train/policy_choice.h"
 #include "apps/train/ranks.h"
+#include "apps/train/settle.h"
 #include "core/parallel.h"
 
 #include <fmt/ranges.h>
@@ -51,8 +52,19 @@ std::string need_text(const Measurement& planned) {
                      evaluation_is_highest(planned) ? "in an evaluation" : "with the batches that it prepares ahead");
 }
 
+/// Whether training fits into the device of this machine, and settings that do where it does not; empty: there is no
+/// such device here.
+std::string fit_text(const Experiment& experiment, const Measurement& planned) {
+  if (available_device(experiment) != device_of(experiment) || experiment.train.device == "meta") return {};
+  const std::int64_t need = highest_need(planned), room = room_for_training(experiment);
+  if (need <= room)
+    return fmt::format("It fits into this machine: {} has {} left\n", experiment.train.device, format_bytes(room));
+  return fmt::format("It does not fit into this machine: {} has {} left. {}\n", experiment.train.device,
+                     format_bytes(room), what_would_fit(experiment, room, true, need));
+}
+
 ExitCode plan(const PlanOptions& options) {
-  const Experiment read = resolve(as_rank(options.configuration.parse(), 0, options.ranks));
+  const Experiment read = settled(as_rank(options.configuration.parse(), 0, options.ranks));
   const Network network{parse_bandwidth(options.bandwidth), parse_latency(options.latency)};
   std::vector<std::string> choices, titles;
   const std::string given = options.policies.value_or(read.memory.policy);
@@ -105,7 +117,8 @@ ExitCode plan(const PlanOptions& options) {
   }
   text += chosen;
   if (plans.size() == 1) {
-    text += fmt::format("{}\n\nThe peak comes in {}. The largest tensors then:\n{}", need_text(first),
+    text += fmt::format("{}\n{}\nThe peak comes in {}. The largest tensors then:\n{}", need_text(first),
+                        options.report.for_people() ? fit_text(configurations.front(), first) : "",
                         place_of_peak(first), describe(first.at_peak, 8));
   }
   std::optional<ExchangePlan> exchange;
@@ -121,6 +134,8 @@ ExitCode plan(const PlanOptions& options) {
   for (std::size_t i = 0; i < plans.size(); ++i) {
     json.push_back(to_json(plans[i]));
     json.back()["peak_in_training"] = highest_need(plans[i]);
+    if (const Experiment& one = configurations[i]; available_device(one) == device_of(one))
+      json.back()["fits"] = highest_need(plans[i]) <= room_for_training(one);
     if (plans.size() > 1) json.back()["choice"] = titles[i];
     if (exchange) json.back()["exchange"] = to_json(*exchange);
     if (i == 0 && !frozen.empty()) json.back()["freeze"] = to_json(frozen);

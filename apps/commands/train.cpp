@@ -1,5 +1,6 @@
 // lacuna train: trains or fine-tunes; writes a run folder.
 #include "apps/command.h"
+#include "apps/config/assignment.h"
 #include "apps/config/configuration_options.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
@@ -10,6 +11,7 @@
 #include "apps/train/planning.h"
 #include "apps/train/ranks.h"
 #include "apps/train/run.h"
+#include "apps/train/settle.h"
 #include "core/collectives.h"
 #include "core/parallel.h"
 #include "core/system_error.h"
@@ -125,9 +127,14 @@ class Train {
     on_each(ranks, [&] {
       if (experiment.train.device == "meta")
         reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
+    });
+    settle_sizes(experiment, ranks);
+    on_each(ranks, [&] {
       if (experiment.samples.size < experiment.train.batch_size)
-        reject("train.batch_size is {}, but the data set {} has {} samples to train on", experiment.train.batch_size,
-               experiment.data.name, experiment.samples.size);
+        reject(
+            "train.batch_size is {}, but the data set {} has {} samples to train on: "
+            "train.batch_size=auto finds a size",
+            experiment.train.batch_size, experiment.data.name, experiment.samples.size);
       experiment = resolve(std::move(experiment));
       existing_device(experiment);
     });

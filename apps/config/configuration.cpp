@@ -1,3 +1,4 @@
+#include "apps/config/assignment.h"
 #include "apps/config/experiment.h"
 #include "apps/config/model_folder.h"
 #include "apps/config/model_options.h"
@@ -209,6 +210,20 @@ void recognize_data(Tree& root, const std::shared_ptr<OpenedFiles>& files) {
   for (const auto& [key, value] : found.settings) add(key, value.text);
 }
 
+/// A budget or a plan without a policy is one for `auto`.
+void imply_policy(Tree& root) {
+  const auto memory = std::ranges::find(root.entries, "memory", &TreeEntry::key);
+  if (memory == root.entries.end() || memory->value.kind != Tree::Kind::map) return;
+  if (memory->value.find("policy") != nullptr) return;
+  const TreeEntry* given = memory->value.find("budget");
+  if (given == nullptr) given = memory->value.find("plan");
+  if (given == nullptr || given->value.text.empty()) return;
+  Tree policy("auto");
+  policy.where = given->where;
+  const Location where = given->where;
+  memory->value.entries.push_back({"policy", where, std::move(policy)});
+}
+
 /// Takes over the order of the classes of a model folder if the data set has the same ones in another order.
 void take_label_order(const std::vector<std::string>& labels, Experiment& experiment) {
   std::vector<std::string>& classes = experiment.samples.classes;
@@ -240,11 +255,20 @@ void open(Experiment& experiment, const std::vector<std::string>& labels) {
   experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));
 }
 
+/// Why `model.from` alone does not say what the model is.
+std::string no_model_in(const std::string& from) {
+  std::error_code ignored;
+  if (std::filesystem::exists(from, ignored))
+    return fmt::format("model.from: {} has no config.json, so expected model.name", from);
+  return fmt::format("model.from: {}", missing_text(from));
+}
+
 Experiment from_tree(Tree root, Problems& problems,
                      std::shared_ptr<OpenedFiles> opened = std::make_shared<OpenedFiles>()) {
   Experiment experiment;
   experiment.data.source.files = std::move(opened);
   recognize_data(root, experiment.data.source.files);
+  imply_policy(root);
   for (const TreeEntry& entry : root.entries) {
     const Section* const section = find_section(entry.key);
     if (section == nullptr) {
@@ -265,11 +289,9 @@ Experiment from_tree(Tree root, Problems& problems,
   const TreeEntry* const model = root.find("model");
   const TreeEntry* const named = model == nullptr ? nullptr : model->value.find("name");
   if (experiment.model.name.empty() && problems.count() == others && (named == nullptr || named->value.text.empty()))
-    problems.add(
-        model == nullptr ? root.where : model->where,
-        experiment.model.from.empty()
-            ? "expected model.name: `lacuna models` lists the names"
-            : fmt::format("expected model.name, since {} is no folder with a config.json", experiment.model.from));
+    problems.add(model == nullptr ? root.where : model->where,
+                 experiment.model.from.empty() ? "expected model.name: `lacuna models` lists the names"
+                                               : no_model_in(experiment.model.from));
   const bool readable = problems.empty();
   if (!experiment.model.name.empty()) {
     experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));

@@ -51,7 +51,7 @@ struct Configuration {
     std::int64_t epochs = 1;
     std::int64_t steps = 0;
     std::int64_t eval_every_steps = 0;
-    std::int64_t batch_size = 64;
+    std::int64_t batch_size = 64;  // 0: auto
     std::int64_t accumulate = 1;
     std::string precision = "f32";
     double init_scale = 65536;
@@ -106,7 +106,7 @@ struct Configuration {
     std::vector<HoldRule> rules;
     std::string offload;
     std::string offload_budget;
-    std::string offload_buffer = "256MiB";
+    std::string offload_buffer = "auto";
     std::string plan_file;  // the key `plan`
 
     static Fields fields();

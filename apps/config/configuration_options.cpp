@@ -80,6 +80,4 @@ Experiment ConfigurationOptions::parse() const {
   return experiment;
 }
 
-Experiment ConfigurationOptions::read() const { return resolve(parse()); }
-
 }  // namespace lacuna::apps

@@ -26,8 +26,6 @@ class ConfigurationOptions {
   const std::vector<std::string>& overrides() const { return overrides_; }
   /// Reads the files with the overrides, or the overrides alone.
   Experiment parse() const;
-  /// The same, resolved.
-  Experiment read() const;
 
  private:
   void sort_arguments();

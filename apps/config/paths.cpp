@@ -3,11 +3,13 @@
 #include "apps/config/schema.h"
 #include "core/error.h"
 
+#include <fmt/format.h>
 #include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <regex>
 #include <string>
 #include <variant>
 
@@ -31,6 +33,14 @@ fs::path expand_home(const fs::path& path) {
   if (!text.starts_with('~')) return path;
   const std::size_t end = std::min(text.find('/'), text.size());
   return home_of(text.substr(1, end - 1)) / fs::path(text.substr(std::min(end + 1, text.size())));
+}
+
+std::string missing_text(const std::string& path) {
+  static const std::regex hub_name("[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)?");
+  const std::string missing = fmt::format("{} does not exist", path);
+  if (!std::regex_match(path, hub_name)) return missing;
+  return fmt::format("{}; Lacuna downloads nothing: `hf download {} --local-dir {}` fetches it from the hub", missing,
+                     path, path);
 }
 
 void change_paths(Configuration& configuration, const std::function<std::string(const std::string&)>& change) {

@@ -13,6 +13,9 @@ namespace lacuna::apps {
 /// any other path as it is.
 std::filesystem::path expand_home(const std::filesystem::path& path);
 
+/// Says that `path` does not exist; for a name of the Hugging Face hub, with the command that fetches it.
+std::string missing_text(const std::string& path);
+
 /// Replaces every path in a configuration by `change` of it.
 void change_paths(Configuration& configuration, const std::function<std::string(const std::string&)>& change);
 

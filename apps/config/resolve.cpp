@@ -88,6 +88,8 @@ void check_for_cuda(const Experiment& experiment) {
 }  // namespace
 
 Experiment resolve(Experiment experiment) {
+  // `auto` is settled before training steps; other commands take the default.
+  if (experiment.train.batch_size == 0) experiment.train.batch_size = Configuration::Train().batch_size;
   if (experiment.train.device == "auto") experiment.train.device = name_of(available_device(experiment));
   if (device_of(experiment).kind == DeviceKind::cuda) check_for_cuda(experiment);
   if (experiment.train.device == "cpu" && experiment.memory.offload == "host")

@@ -26,6 +26,24 @@ Names adapter_names() {
 Names devices() { return {"auto", "cpu", "cuda", "meta"}; }
 bool is_device(std::string_view text) { return device_named(text).has_value(); }
 
+/// A whole number, or `auto`, which is 0.
+Field or_auto(Field field) {
+  static const Codec& number = codec_of<std::int64_t>();
+  static const Codec codec{
+      [](const Tree& from, void* value, const Limits& limits, std::string_view key, Problems& problems) {
+        if (from.kind != Tree::Kind::scalar || from.text != "auto")
+          return number.read(from, value, limits, key, problems);
+        *static_cast<std::int64_t*>(value) = 0;
+        return std::string();
+      },
+      [](const void* value) {
+        return *static_cast<const std::int64_t*>(value) == 0 ? Tree("auto") : number.write(value);
+      },
+      [](const Limits& limits) { return number.type(limits) + ", or auto"; }};
+  field.codec = &codec;
+  return field;
+}
+
 constexpr double most_samples = 0x7fffffff;  // products of two such counts and an image's size do not overflow
 
 }  // namespace
@@ -66,7 +84,9 @@ Fields Configuration::Train::fields() {
       field("steps", &Train::steps, training_only, "stop after this many optimizer steps; 0: after `epochs`"),
       field("eval_every_steps", &Train::eval_every_steps, training_only,
             "steps between evaluations within an epoch; 0: only at its end"),
-      field("batch_size", &Train::batch_size, between(1, most_samples), "samples per optimizer step"),
+      or_auto(field("batch_size", &Train::batch_size, between(1, most_samples),
+                    "samples per optimizer step; `auto`: the largest batch that fits into the device or the budget, at "
+                    "most 1024 and an eighth of the training samples")),
       field("accumulate", &Train::accumulate, between(1, 65536), training_only,
             "gradient accumulation: micro-batches per step"),
       field("precision", &Train::precision, one_of({"f32", "bf16", "f16", "tf32"}),
@@ -151,8 +171,10 @@ Fields Configuration::Memory::fields() {
             "`host`, for host memory; empty: off. `auto` chooses the tensors, other policies offload all"),
       field("offload_budget", &Memory::offload_budget, offloads,
             "size of that file or of the host memory, as `100GiB`; empty: all but the last GiB"),
-      field("offload_buffer", &Memory::offload_buffer, offloads,
-            "staging memory for offloaded tensors; a larger buffer prefetches further")};
+      field(
+          "offload_buffer", &Memory::offload_buffer, offloads,
+          "staging memory for offloaded tensors, as `64MiB`; a larger buffer prefetches further. `auto`: an eighth of "
+          "what a step saves, at most 256 MiB")};
 }
 
 Fields Configuration::Ranks::fields() {

@@ -23,15 +23,6 @@ Location locate(const Location& start, const YAML::Mark& mark) {
   return start.line == 0 ? start : Location{start.source, start.line + mark.line, mark.column + 1};
 }
 
-/// The entry of `key`, which is added to the map if it is new.
-TreeEntry& entry_at(Tree& map, std::string_view key, const Location& where) {
-  const auto found = std::ranges::find(map.entries, key, &TreeEntry::key);
-  if (found != map.entries.end()) return *found;
-  map.entries.push_back({std::string(key), where, {}});
-  map.entries.back().value.where = where;
-  return map.entries.back();
-}
-
 /// Copies the parser's tree with places and quotes; refuses repeated keys.
 class TreeReader {
  public:
@@ -179,57 +170,6 @@ std::string read_text(const std::filesystem::path& path) {
   if (text.size() > max_file_bytes)
     reject("{}: more than a configuration can have ({} bytes)", path.string(), max_file_bytes);
   return text;
-}
-
-std::optional<TreeEntry> parse_assignment(std::string_view assignment, Problems& problems) {
-  const Location here{"command line", 0, 0};
-  const std::size_t equals = assignment.find('=');
-  if (equals == std::string_view::npos || equals == 0) {
-    problems.add(here, fmt::format("expected key=value, got `{}`", assignment));
-    return {};
-  }
-  const std::string text(assignment.substr(equals + 1));
-  const std::string key(assignment.substr(0, equals));
-  TreeEntry entry{key, here, {}};
-  try {
-    entry.value = parse_yaml(text, here, problems);
-  } catch (const Error& error) {
-    reject("{} (`{}`): the shell needs quotes around an argument with spaces, YAML around a text that begins with *",
-           error.what(), assignment);
-  }
-  if (text.empty()) entry.value.kind = Tree::Kind::null;
-  return entry;
-}
-
-bool sets(std::string_view assignment, std::string_view section, std::string_view key) {
-  Problems reported_later;
-  const std::optional<TreeEntry> given = parse_assignment(assignment, reported_later);
-  return given && (given->key == fmt::format("{}.{}", section, key) ||
-                   (given->key == section && given->value.find(key) != nullptr));
-}
-
-void apply_override(Tree& root, std::string_view assignment, Problems& problems) {
-  std::optional<TreeEntry> given = parse_assignment(assignment, problems);
-  if (!given) return;
-  const Location& here = given->where;
-  if (given->value.kind == Tree::Kind::null) {
-    problems.add(here, fmt::format("{}: expected a value behind `=`", assignment));
-    return;
-  }
-  std::string_view path = given->key;
-  Tree* parent = &root;
-  for (std::size_t dot; (dot = path.find('.')) != std::string_view::npos; path.remove_prefix(dot + 1)) {
-    parent = &entry_at(*parent, path.substr(0, dot), here).value;
-    if (parent->kind == Tree::Kind::null) parent->kind = Tree::Kind::map;
-    if (parent->kind != Tree::Kind::map) {
-      problems.add(
-          here, fmt::format("\"{}\" cannot be set: \"{}\" is {}", given->key, path.substr(0, dot), describe(*parent)));
-      return;
-    }
-  }
-  TreeEntry& entry = entry_at(*parent, path, here);
-  entry.where = here;
-  entry.value = std::move(given->value);
 }
 
 }  // namespace lacuna::apps

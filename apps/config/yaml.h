@@ -31,12 +31,4 @@ std::string read_text(const std::filesystem::path& path);
 /// Reads a file; refuses one with problems.
 Tree read_yaml(const std::filesystem::path& path);
 
-/// `key=value`, where `value` is YAML, as an entry of that key. Its location is the command line. Nothing where it is
-/// no such text, which becomes a problem.
-std::optional<TreeEntry> parse_assignment(std::string_view assignment, Problems& problems);
-/// Whether `assignment` sets `section.key`, by itself or with its whole section.
-bool sets(std::string_view assignment, std::string_view section, std::string_view key);
-/// Sets `path.to.key=value` in `root`, where `value` is YAML. Its location is the command line.
-void apply_override(Tree& root, std::string_view assignment, Problems& problems);
-
 }  // namespace lacuna::apps

@@ -1,6 +1,7 @@
 #include "apps/sweep/sweep_file.h"
 
 #include "apps/command.h"
+#include "apps/config/assignment.h"
 #include "apps/config/paths.h"
 #include "apps/config/schema.h"
 #include "apps/config/yaml.h"

@@ -51,9 +51,7 @@ void require_fit(Setup& setup, const Experiment& experiment, Device device, bool
                                         format_bytes(left), format_bytes(generated_code)));
   const Measurement planned = measure(setup, experiment);
   const Need need = need_of(planned, with_loader);
-  // Each of several processes on this machine has a part of its memory, or a GPU.
-  const std::int64_t available =
-      allocator(device).available() / (device == Device::cpu ? experiment.process.on_machine : 1);
+  const std::int64_t available = room_for_training(experiment);
   if (need.bytes <= available) return;
   // A run that this machine could never hold is wrong input; a limit on this process is not the configuration's fault.
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
@@ -100,6 +98,11 @@ void require_fit_to_evaluate(const Experiment& experiment) {
          format_bytes(available),
          fitting > 0 ? fmt::format("To fit: train.batch_size={} train.accumulate=1", fitting)
                      : "Not even one sample at a time fits");
+}
+
+std::int64_t room_for_training(const Experiment& experiment) {
+  const Device device = existing_device(experiment);
+  return allocator(device).available() / (device == Device::cpu ? experiment.process.on_machine : 1);
 }
 
 std::int64_t memory_beside_tensors() {

@@ -16,6 +16,9 @@ void require_fit(Setup& planned, const Experiment& experiment, Device device, bo
 /// The same for the evaluation of a model alone.
 void require_fit_to_evaluate(const Experiment& experiment);
 
+/// Bytes of the device's memory that training can have: of several processes on this machine, the part of each.
+std::int64_t room_for_training(const Experiment& experiment);
+
 /// Bytes of the process outside tensors: those it holds now, and those that a run adds.
 std::int64_t memory_beside_tensors();
 

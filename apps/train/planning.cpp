@@ -48,8 +48,7 @@ class MetaModel {
     const PlannedDeviceScope planned(device_of(experiment_).kind);
     Ledger& account = ledger(Device::meta);
     account.reset_peak();
-    const StepResult result =
-        setup_.trainer(policy).step(example(experiment_, setup_), 0, 0, {.observer = observer});
+    const StepResult result = setup_.trainer(policy).step(example(experiment_, setup_), 0, 0, {.observer = observer});
     return {result.saved_bytes, account.peak()};
   }
   /// A step and an evaluation under `exact`.
@@ -159,8 +158,6 @@ class BudgetPlanner {
                format_bytes(beside_), memory.budget);
       budget_ -= beside_;
     }
-    store_ = make_store(memory, Device::meta);  // its buffers count in all that is measured from here on
-    measured_ = model_.measure();
   }
 
   /// Why a plan is not one for this configuration; empty where it is, and then its bytes are filled in.
@@ -168,7 +165,9 @@ class BudgetPlanner {
     if (plan.quantizes() && !options_.codes) return "it quantizes tensors, and memory.codes is false";
     if (plan.quantizes() && plan.group_size != options_.group_size)
       return fmt::format("its groups have {} elements, memory.group_size is {}", plan.group_size, options_.group_size);
-    if (plan.offloads() && !store_) return "it offloads tensors, and memory.offload is empty";
+    if (plan.offloads() && experiment_.memory.offload.empty())
+      return "it offloads tensors, and memory.offload is empty";
+    measure_with_store(plan.offloads());
     PlannedPolicy policy(plan, "planned", store_.get());
     const std::int64_t there = std::exchange(plan.bytes, counted(model_.step(policy, nullptr)));
     if (plan.bytes != there)  // what the plan says of itself was true of another batch, say
@@ -180,8 +179,42 @@ class BudgetPlanner {
     return {};
   }
 
-  /// `measures`: whether sensitivities are measured by a step on the device.
+  /// With `memory.offload`, the cheaper of the plans with and without a store. `measures`: whether sensitivities are
+  /// measured by a step on the device.
   PlannerResult plan(bool measures) {
+    PlannerResult result = plan_with_store(false, measures);
+    const auto needs_nothing = [&] { return result.fits && !result.plan.quantizes() && result.plan.regions.empty(); };
+    if (experiment_.memory.offload.empty() || needs_nothing()) return result;
+    PlannerResult offloaded = plan_with_store(true, measures);
+    const bool is_better = result.fits == offloaded.fits ? result.fits ? offloaded.plan.cost() < result.plan.cost()
+                                                                       : offloaded.plan.bytes < result.plan.bytes
+                                                         : offloaded.fits;
+    return is_better ? offloaded : result;
+  }
+
+  MemoryPlan make() {
+    PlannerResult result = plan(true);
+    if (result.fits) return std::move(result.plan);
+    const MemoryPlan& least = result.plan;
+    reject(
+        "memory.budget: {}{} do not suffice for a training step with batches of {}: the smallest plan takes {} ({} "
+        "bytes), with {} recomputed regions{}.{}",
+        format_bytes(budget_ + beside_),
+        beside_ > 0 ? fmt::format(", less {} that the process takes beside its tensors,", format_bytes(beside_)) : "",
+        experiment_.train.batch_size, format_bytes(least.bytes), least.bytes, least.regions.size(),
+        least.quantizes() ? " and one bit an element" : "", what_takes_less(experiment_, measured_, least.bytes));
+  }
+
+ private:
+  /// The buffers of a store count in all that is measured while it is there.
+  void measure_with_store(bool with_store) {
+    store_.reset();
+    if (with_store) store_ = make_store(experiment_.memory, Device::meta);
+    measured_ = model_.measure();
+  }
+
+  PlannerResult plan_with_store(bool with_store, bool measures) {
+    measure_with_store(with_store);
     const ErrorMeasure measure = model_.setup().trainer().error_measure();
     // The gradient's error under `fixed` with 4 bits, by row that of a ViT, else that of ResNet-20.
     const double error = measure == ErrorMeasure::relative ? 0.2115 : 0.0697;
@@ -203,20 +236,6 @@ class BudgetPlanner {
     return lacuna::plan_memory(options);
   }
 
-  MemoryPlan make() {
-    PlannerResult result = plan(true);
-    if (result.fits) return std::move(result.plan);
-    const MemoryPlan& least = result.plan;
-    reject(
-        "memory.budget: {}{} do not suffice for a training step with batches of {}: the smallest plan takes {} ({} "
-        "bytes), with {} recomputed regions{}.{}",
-        format_bytes(budget_ + beside_),
-        beside_ > 0 ? fmt::format(", less {} that the process takes beside its tensors,", format_bytes(beside_)) : "",
-        experiment_.train.batch_size, format_bytes(least.bytes), least.bytes, least.regions.size(),
-        least.quantizes() ? " and one bit an element" : "", what_takes_less(experiment_, measured_, least.bytes));
-  }
-
- private:
   std::int64_t counted(const StepBytes& bytes) const {
     return of_saved_ ? bytes.saved : std::max(bytes.peak + prefetched(measured_), evaluation_need(measured_));
   }

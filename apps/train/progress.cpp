@@ -1,5 +1,6 @@
 #include "apps/train/progress.h"
 
+#include "core/launch.h"
 #include "core/ledger.h"
 
 #include <fmt/core.h>
@@ -31,12 +32,31 @@ std::string metric_text(const std::string& name, double value) {
   return is_share ? fmt::format("{} {:.2f} %", name, 100 * value) : fmt::format("{} {:.4f}", name, value);
 }
 
-std::string to_string(const ProgressLine& line, std::size_t width) {
-  struct Part {
+namespace {
+
+struct LinePart {
+  std::string text;
+  int rank;  // the highest is left out first
+};
+
+std::string joined(std::vector<LinePart> parts, std::size_t width) {
+  const auto all = [&] {
     std::string text;
-    int rank;  // the highest is left out first
+    for (const LinePart& part : parts) text += (text.empty() ? "" : "  ") + part.text;
+    return text;
   };
-  std::vector<Part> parts{
+  std::string text = all();
+  while (text.size() > width && parts.size() > 1) {
+    parts.erase(std::ranges::max_element(parts, {}, &LinePart::rank));
+    text = all();
+  }
+  return text.substr(0, width);
+}
+
+}  // namespace
+
+std::string to_string(const ProgressLine& line, std::size_t width) {
+  std::vector<LinePart> parts{
       {fmt::format("epoch {}/{}", line.epoch, line.epochs), 1},
       {fmt::format("step {:>{}}/{}", line.step, std::to_string(line.steps).size(), line.steps), 0},
       {fmt::format("loss {:.4f}", line.loss), 2},
@@ -48,24 +68,27 @@ std::string to_string(const ProgressLine& line, std::size_t width) {
       {fmt::format("{} elapsed", clock_time(line.elapsed)), 7},
       {fmt::format("{} left", clock_time(line.remaining)), 4},
   };
-  const auto joined = [&] {
-    std::string text;
-    for (const Part& part : parts) text += (text.empty() ? "" : "  ") + part.text;
-    return text;
-  };
-  std::string text = joined();
-  while (text.size() > width && parts.size() > 1) {
-    parts.erase(std::ranges::max_element(parts, {}, &Part::rank));
-    text = joined();
+  return joined(std::move(parts), width);
+}
+
+std::string to_string(const EvaluationLine& line, std::size_t width) {
+  std::vector<LinePart> parts;
+  if (line.epochs > 0) parts.push_back({fmt::format("epoch {}/{}", line.epoch, line.epochs), 2});
+  parts.push_back({fmt::format("evaluating {}/{}", line.samples, line.of), 0});
+  if (line.samples > 0 && line.elapsed > 0) {
+    const double rate = static_cast<double>(line.samples) / line.elapsed;
+    parts.push_back({fmt::format("{:.1f} samples/s", rate), 3});
+    parts.push_back({fmt::format("{} left", clock_time(static_cast<double>(line.of - line.samples) / rate)), 1});
   }
-  return text.substr(0, width);
+  return joined(std::move(parts), width);
 }
 
 namespace {
 
-/// Whether escapes move the cursor of what `stream` writes to.
+/// Whether escapes move the cursor of what `stream` writes to. A launcher gives its ranks terminals of their own, whose
+/// output it may write to a file.
 bool is_live(std::FILE* stream) {
-  if (stream == nullptr || ::isatty(::fileno(stream)) != 1) return false;
+  if (stream == nullptr || ::isatty(::fileno(stream)) != 1 || read_launch().ranks > 1) return false;
   const char* const kind = std::getenv("TERM");
   return kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
 }
@@ -86,15 +109,20 @@ ProgressDisplay::~ProgressDisplay() {
   if (pending_) show("\n");
 }
 
-void ProgressDisplay::update(const ProgressLine& line) {
+void ProgressDisplay::update(const std::function<std::string(std::size_t width)>& text) {
   if (stream_ == nullptr) return;
   using namespace std::chrono_literals;
   const auto now = std::chrono::steady_clock::now();
   if (now - shown_ < (live_ ? std::chrono::milliseconds(100) : 10s)) return;
   shown_ = now;
-  if (!live_) return print(to_string(line, std::string::npos));
-  show(clear_line + to_string(line, columns(stream_)));
+  if (!live_) return print(text(std::string::npos));
+  show(clear_line + text(columns(stream_)));
   pending_ = true;
+}
+
+void ProgressDisplay::clear() {
+  if (pending_) show(clear_line);
+  pending_ = false;
 }
 
 void ProgressDisplay::print(const std::string& text) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
 
 namespace lacuna::apps {
@@ -19,8 +20,15 @@ struct ProgressLine {
   double elapsed = 0, remaining = 0;  // seconds
 };
 
+struct EvaluationLine {
+  std::int64_t epoch = 0, epochs = 0;  // 0: of no run
+  std::int64_t samples = 0, of = 0;
+  double elapsed = 0;  // seconds of the evaluation
+};
+
 /// In at most `width` columns: the least important fields are left out.
 std::string to_string(const ProgressLine& line, std::size_t width);
+std::string to_string(const EvaluationLine& line, std::size_t width);
 /// As 1:02:03, or 2:03.
 std::string clock_time(double seconds);
 /// A metric in words: `accuracy 93.10 %`, `mse 0.1234`.
@@ -35,11 +43,19 @@ class ProgressDisplay {
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
   /// Shows the line if the last one is old enough: a tenth of a second on a terminal, ten seconds elsewhere.
-  void update(const ProgressLine& line);
+  void update(const ProgressLine& line) {
+    update([&](std::size_t width) { return to_string(line, width); });
+  }
+  void update(const EvaluationLine& line) {
+    update([&](std::size_t width) { return to_string(line, width); });
+  }
+  /// Removes a live line.
+  void clear();
   /// A line that stays.
   void print(const std::string& text);
 
  private:
+  void update(const std::function<std::string(std::size_t width)>& text);
   void show(const std::string& text);
 
   std::FILE* stream_;     // null: none, or nobody reads it any more

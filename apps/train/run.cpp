@@ -265,6 +265,7 @@ bool Run::train() {
       .stop = [] { return InterruptGuard::signal() != 0; },
       .nonfinite = [this](const StepResult& result) { report_nonfinite(result); },
       .after_step = [this](const StepResult& result, double rate, double seconds) { note_step(result, rate, seconds); },
+      .evaluating = [this](std::int64_t samples, std::int64_t of) { show_evaluation(samples, of); },
       .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }};
   bool reached_end = false;
   try {
@@ -357,6 +358,7 @@ void Run::note(const nlohmann::ordered_json& line) {
 void Run::note_step(const StepResult& result, double learning_rate, double seconds) {
   figures_.step_ended(result);
   figures_.add_time(seconds, result.calibration_seconds);
+  step_seconds_ += seconds;
   if (figures_.steps() == 1) refuse_unmatched(setup_.policy());
   const Progress& progress = trainer_.progress();
   const std::int64_t epoch = progress.epochs_evaluated + 1;
@@ -395,10 +397,31 @@ void Run::note_step(const StepResult& result, double learning_rate, double secon
                    .memory = held,
                    .peak = figures_.peak(),
                    .elapsed = elapsed,
-                   .remaining = elapsed / static_cast<double>(figures_.steps()) *
-                                static_cast<double>(steps_of_run() - progress.step)});
+                   .remaining = seconds_left()});
   const std::int64_t every = experiment_.output.save_every_steps;
   if (every > 0 && progress.step % every == 0 && !trainer_.epoch_over() && !trainer_.at_end()) save(false);
+}
+
+double Run::seconds_left() const {
+  const std::int64_t steps = steps_of_run() - trainer_.progress().step, of_epoch = trainer_.steps_per_epoch();
+  const double step = step_seconds_ / static_cast<double>(figures_.steps());
+  // Before the first evaluation: a forward pass takes about a third of a step.
+  const double evaluation = evaluation_seconds_ > 0 ? evaluation_seconds_
+                                                    : step / 3 * static_cast<double>(validation_samples_->size()) /
+                                                          static_cast<double>(experiment_.train.batch_size);
+  const std::int64_t every = experiment_.train.eval_every_steps,
+                     evaluations = (steps + of_epoch - 1) / of_epoch + (every > 0 ? steps / every : 0);
+  return step * static_cast<double>(steps) + evaluation * static_cast<double>(evaluations);
+}
+
+void Run::show_evaluation(std::int64_t samples, std::int64_t of) {
+  const auto now = std::chrono::steady_clock::now();
+  if (samples == 0) evaluation_started_ = now;
+  display_.update(EvaluationLine{.epoch = trainer_.progress().epochs_evaluated + 1,
+                                 .epochs = experiment_.train.epochs,
+                                 .samples = samples,
+                                 .of = of,
+                                 .elapsed = std::chrono::duration<double>(now - evaluation_started_).count()});
 }
 
 void Run::note_calibration(nlohmann::ordered_json& line) {
@@ -431,7 +454,7 @@ void Run::note_epoch(const EpochResult& epoch) {
   }
   if (const ProbeHeads* const heads = setup_.heads())
     averaged = fmt::format(" (head of rate {})", heads->rates()[heads->best(epoch.validation)]);
-  line["seconds"] = epoch.seconds;
+  line["seconds"] = evaluation_seconds_ = epoch.seconds;
   if (TensorFigures figures = setup_.policy().figures(); !figures.empty()) line["tensors"] = std::move(figures);
   if (!epoch.validation.left_out.empty()) line["val_left_out"] = to_json(epoch.validation.left_out);
   note(line);

@@ -70,6 +70,9 @@ class Run {
   /// Adds what a calibration found to the line of its step.
   void note_calibration(nlohmann::ordered_json& line);
   void note_epoch(const EpochResult& epoch);
+  /// Seconds that the rest of the run takes, with its evaluations.
+  double seconds_left() const;
+  void show_evaluation(std::int64_t samples, std::int64_t of);
   /// The summary of a run that had reached its end before, its last evaluation done; nothing of any other.
   std::optional<nlohmann::ordered_json> finished(const RunFolder& folder) const;
   /// Whether the policy is calibrated, and was under the same settings as far as the folder's configuration tells.
@@ -97,6 +100,8 @@ class Run {
   std::unique_ptr<EventLog> events_;  // null without output.tensorboard
   std::unique_ptr<RunRecord> record_;
   bool said_replaced_ = false, said_noisy_ = false;
+  double step_seconds_ = 0, evaluation_seconds_ = 0;  // of all steps; of the last evaluation
+  std::chrono::steady_clock::time_point evaluation_started_{};
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   nlohmann::ordered_json summary_;
 };

@@ -188,7 +188,8 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
 
 std::unique_ptr<RuledPolicy> make_memory_policy(const Experiment& experiment, Device device) {
   const Configuration::Memory& memory = experiment.memory;
-  std::shared_ptr<OffloadStore> store = make_store(memory, device);
+  std::shared_ptr<OffloadStore> store;
+  if (!experiment.plan || experiment.plan->offloads()) store = make_store(memory, device);
   std::unique_ptr<RuledPolicy> policy =
       experiment.plan ? with_rules(std::make_unique<PlannedPolicy>(*experiment.plan, memory.policy, store.get()), {})
                       : with_rules(make_policy(memory.policy, memory.options), memory.rules, memory.recompute);

@@ -1,0 +1,103 @@
+#include "apps/train/settle.h"
+
+#include "apps/config/resolve.h"
+#include "apps/output/output.h"
+#include "apps/train/fit.h"
+#include "apps/train/measure.h"
+#include "apps/train/planning.h"
+#include "apps/train/ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace lacuna::apps {
+namespace {
+
+/// The experiment for a setup on `meta`, without offloading and with a number in the place of `auto`.
+Experiment measurable(const Experiment& experiment, std::int64_t batch_size) {
+  Experiment tried = experiment;
+  tried.train.batch_size = batch_size;
+  if (tried.memory.policy == "auto") tried.memory = {};
+  tried.memory.offload.clear();
+  return resolve(std::move(tried));
+}
+
+/// Bytes that the batch of `planned` takes of the budget, or of the device.
+std::int64_t counted_bytes(const Experiment& experiment, const Measurement& planned) {
+  return experiment.memory.budget_of == "saved" ? at(planned.memory, Purpose::saved) : highest_need(planned);
+}
+
+/// `resolved`: with the device in force.
+std::int64_t limit_of(const Experiment& experiment, const Experiment& resolved) {
+  const Configuration::Memory& memory = experiment.memory;
+  const bool is_here = available_device(resolved) == device_of(resolved);
+  if (!is_here && memory.budget.empty())
+    reject("train.batch_size: auto needs memory.budget here, since there is no {}", resolved.train.device);
+  std::int64_t limit = is_here ? room_for_training(resolved) : std::numeric_limits<std::int64_t>::max();
+  if (!memory.budget.empty())
+    limit = std::min(limit, parse_bytes(memory.budget) - (memory.budget_of == "process" ? memory_beside_tensors() : 0));
+  return limit;
+}
+
+void settle_batch_size(Experiment& experiment) {
+  const Configuration::Train& train = experiment.train;
+  const std::int64_t unit =
+      train.accumulate * experiment.process.ranks * (experiment.data.mix.any() ? 2 : 1);  // mixing pairs samples
+  constexpr std::int64_t most = 1024, least_steps = 8;                                    // of an epoch
+  const std::int64_t units = std::max<std::int64_t>(1, std::min(most, experiment.samples.size / least_steps) / unit);
+  const Experiment smallest = measurable(experiment, unit);
+  Setup setup(smallest, Device::meta);
+  const std::int64_t limit = limit_of(experiment, smallest);
+  const auto bytes_of = [&](std::int64_t count) {
+    Experiment tried = smallest;
+    tried.train.batch_size = count * unit;
+    return counted_bytes(experiment, measure(setup, tried));
+  };
+  std::int64_t low = 1, high = units + 1, bytes = bytes_of(1);  // fits; does not
+  if (bytes > limit && experiment.memory.policy != "auto")
+    reject("train.batch_size: auto: a batch of {} needs {}, and there are {}", unit, format_bytes(bytes),
+           format_bytes(limit));
+  while (bytes <= limit && high - low > 1) {
+    const std::int64_t middle = std::min(high - 1, high > units ? 2 * low : low + (high - low) / 2);
+    const std::int64_t there = bytes_of(middle);
+    if (there <= limit) bytes = there;
+    (there <= limit ? low : high) = middle;
+  }
+  experiment.train.batch_size = low * unit;
+  print_error(fmt::format("lacuna: note: train.batch_size: auto is {} here: {} of {}\n", low * unit,
+                          format_bytes(bytes), format_bytes(limit)));
+}
+
+void settle_offload_buffer(Experiment& experiment) {
+  const Experiment tried = measurable(experiment, experiment.train.batch_size);
+  constexpr std::int64_t least = 64 << 10, most = 256 << 20, parts = 8;
+  const std::int64_t saved = at(measure(tried, Device::meta).memory, Purpose::saved);
+  experiment.memory.offload_buffer = fmt::format("{}B", std::clamp(saved / parts, least, most));
+}
+
+}  // namespace
+
+void settle_sizes(Experiment& experiment) {
+  if (experiment.train.batch_size == 0) settle_batch_size(experiment);
+  if (!experiment.memory.offload.empty() && experiment.memory.offload_buffer == "auto")
+    settle_offload_buffer(experiment);
+}
+
+void settle_sizes(Experiment& experiment, Communicator& ranks) {
+  on_each(ranks, [&] {
+    if (ranks.rank() == 0) settle_sizes(experiment);
+  });
+  if (ranks.size() == 1) return;
+  experiment.train.batch_size = std::stoll(broadcast_text(ranks, std::to_string(experiment.train.batch_size)));
+  experiment.memory.offload_buffer = broadcast_text(ranks, experiment.memory.offload_buffer);
+}
+
+Experiment settled(Experiment experiment) {
+  settle_sizes(experiment);
+  return resolve(std::move(experiment));
+}
+
+}  // namespace lacuna::apps

@@ -126,6 +126,7 @@ ExitCode plan(const PlanOptions& options) {
     text += to_text(exchange.emplace(plan_exchange(configurations.front(), network, machine_costs())));
   Setup setup(configurations.front(), Device::meta);
   const std::vector<FreezeRow> frozen = freeze_table(setup, configurations.front());
+  if (!frozen.empty() && plans.size() > 1) text += fmt::format("\nLayers under {}:\n", titles.front());
   text += to_text(frozen);
   if (!problems.empty() && options.report.for_people())
     std::fputs((text + "\n").c_str(), stdout);  // what can be planned

@@ -37,7 +37,7 @@ std::string key_of_section(const Section& section, const TreeEntry& given, Probl
   return as_path;
 }
 
-/// The full key of a short form; other keys as they are.
+/// The full key of a short form; other keys as they are. Empty: several sections have it, which is a problem.
 std::string full_key(const TreeEntry& given, Problems& problems) {
   if (given.key.find('.') != std::string::npos) return given.key;
   if (const Section* const section = find_section(given.key))
@@ -50,9 +50,9 @@ std::string full_key(const TreeEntry& given, Problems& problems) {
       if (const Names known = section.known_keys(); std::ranges::find(known, given.key) != known.end())
         owners.push_back(fmt::format("{}.{}", section.name, given.key));
   if (owners.size() == 1) return owners.front();
-  if (!owners.empty())
-    problems.add(given.where, fmt::format("{}: expected one of {}", given.key, fmt::join(owners, ", ")));
-  return given.key;
+  if (owners.empty()) return given.key;
+  problems.add(given.where, fmt::format("{}: expected one of {}", given.key, fmt::join(owners, ", ")));
+  return {};
 }
 
 }  // namespace
@@ -68,7 +68,8 @@ std::optional<TreeEntry> parse_assignment(std::string_view assignment, Problems&
   const std::string key(assignment.substr(0, equals));
   TreeEntry entry{key, here, {}};
   try {
-    entry.value = parse_yaml(text, here, problems);
+    const bool is_block_sign = text == "|" || text == ">";  // of no block: data.separator=|
+    entry.value = parse_yaml(is_block_sign ? "'" + text + "'" : text, here, problems);
   } catch (const Error& error) {
     reject(
         "{} (`{}`): the shell needs quotes around an argument with spaces, YAML around a text with `*`, `@`, `|` "
@@ -77,6 +78,7 @@ std::optional<TreeEntry> parse_assignment(std::string_view assignment, Problems&
   }
   if (text.empty()) entry.value.kind = Tree::Kind::null;
   entry.key = full_key(entry, problems);
+  if (entry.key.empty()) return {};
   return entry;
 }
 

@@ -258,6 +258,8 @@ void open(Experiment& experiment, const std::vector<std::string>& labels) {
 /// Why `model.from` alone does not say what the model is.
 std::string no_model_in(const std::string& from) {
   std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::path(from) / "config.yaml", ignored))
+    return fmt::format("model.from: {0} is a run; its weights are those of {0}/best or {0}/last", from);
   if (std::filesystem::exists(from, ignored))
     return fmt::format("model.from: {} has no config.json, so expected model.name", from);
   return fmt::format("model.from: {}", missing_text(from));

@@ -31,8 +31,10 @@ Field or_auto(Field field) {
   static const Codec& number = codec_of<std::int64_t>();
   static const Codec codec{
       [](const Tree& from, void* value, const Limits& limits, std::string_view key, Problems& problems) {
-        if (from.kind != Tree::Kind::scalar || from.text != "auto")
-          return number.read(from, value, limits, key, problems);
+        if (from.kind != Tree::Kind::scalar || from.text != "auto") {
+          const std::string expected = number.read(from, value, limits, key, problems);
+          return expected.empty() ? expected : expected + " or auto";
+        }
         *static_cast<std::int64_t*>(value) = 0;
         return std::string();
       },

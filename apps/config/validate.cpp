@@ -90,12 +90,9 @@ void check_data(const Experiment& c, const Tree& root, Problems& problems) {
         fmt::format("data: settings that change pixels, and `repeats`, have no effect on the data set {}, which "
                     "has no images",
                     c.data.name));
-  if (c.model.num_classes > 0 && c.model.num_classes < classes)
-    problems.add(place_of(root, "model", "num_classes"),
-                 fmt::format("model.num_classes is {}, but the data set {} has {} classes", c.model.num_classes,
-                             c.data.name, classes));
   // Outputs without a class are never trained and have no name.
-  if (classes > 0 && c.model.num_classes > classes && dataset_kinds().get(c.data.name).reads_files)
+  const bool too_many = c.model.num_classes > classes && dataset_kinds().get(c.data.name).reads_files;
+  if (classes > 0 && c.model.num_classes > 0 && (c.model.num_classes < classes || too_many))
     problems.add(place_of(root, "model", "num_classes"),
                  fmt::format("model.num_classes is {}, but the data set {} has {} classes: expected {}, or 0 for as "
                              "many as it has",
@@ -137,9 +134,9 @@ void check_order(const Configuration& c, const Tree& root, Problems& problems) {
   if (mix.any() && c.train.batch_size % (2 * c.train.accumulate) != 0)
     problems.add(
         place_of(root, "train", "batch_size"),
-        fmt::format("train.batch_size: data.mixup and data.cutmix pair the samples of a micro-batch: expected an even "
-                    "number in each of {} (train.accumulate), got {} samples for all",
-                    c.train.accumulate, c.train.batch_size));
+        fmt::format("train.batch_size: data.mixup and data.cutmix pair the samples of a micro-batch, so expected a "
+                    "multiple of {} (2 x train.accumulate), got {}",
+                    2 * c.train.accumulate, c.train.batch_size));
   if ((data.sampler == "weighted") == data.sampler_weights.empty())
     add("sampler", "data.sampler: `weighted` and data.sampler_weights go together");
   const auto grouped = data.source.settings.find("group_by_length");

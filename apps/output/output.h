@@ -13,6 +13,8 @@ namespace lacuna::apps {
 
 /// Writes to standard error, which may be gone: a terminal that was closed, a full disk under a log.
 void print_error(const std::string& text);
+/// A word of a command line to paste: in quotes where the shell needs them.
+std::string shell_word(const std::string& word);
 /// From now on print_error does nothing: another process says the same.
 void silence_warnings();
 

@@ -143,7 +143,8 @@ std::vector<Column> columns_of(const std::vector<NamedCells>& figures) {
     return metrics.empty() || key == "val_loss" || std::ranges::any_of(metrics, has_name);
   };
   for (const std::string& key : keys)
-    if (key.starts_with("val_") && is_main(key)) add(key, words(key), format_of(key));
+    if (key.starts_with("val_") && is_main(key))
+      add(key, metrics.empty() ? words(key) : "last " + words(key), format_of(key));
   add("train_loss", "train loss", number);
   add("memory.peak", "peak", bytes);
   add("memory.saved", "saved", bytes);
@@ -185,8 +186,8 @@ std::string cell_of(const Group& group, const std::vector<NamedCells>& figures, 
   return result.state == Result::State::failed ? "failed" : "";
 }
 
-/// Sets the best row: by the metric of the run's task, else by the loss, the speed, or the peak. None where the runs
-/// have different metrics.
+/// Sets the best row: by the metric of the run's task, else by the loss, the speed, or the peak; of equal ones, that
+/// with the lower peak. None where the runs have different metrics.
 void choose_best(Table& table, const std::vector<NamedCells>& figures, const std::vector<Column>& columns) {
   auto column = columns.end();
   for (const char* const key : {"best.value", "val_loss", "samples_per_second", "memory.peak"})
@@ -197,13 +198,18 @@ void choose_best(Table& table, const std::vector<NamedCells>& figures, const std
   for (const NamedCells& all : figures)
     if (const ordered_json* const given = find(all, "best.higher_is_better"); given && table.goal == "best.value")
       higher = given->is_boolean() && given->get<bool>();
+  const auto peak = std::ranges::find(columns, "memory.peak", &Column::key);
+  const auto peak_of = [&](std::size_t group) {
+    return peak == columns.end() ? 0 : statistic_of(table.groups[group], figures, *peak).mean;
+  };
   double best = 0;
   bool is_one_better = false;
   for (std::size_t i = 0; i < table.groups.size(); ++i) {
     const Statistic all = statistic_of(table.groups[i], figures, *column);
     if (all.count == 0) continue;
     if (table.best) is_one_better |= all.mean != best;
-    if (table.best && !(higher ? all.mean > best : all.mean < best)) continue;
+    const bool is_better = higher ? all.mean > best : all.mean < best;
+    if (table.best && !is_better && !(all.mean == best && peak_of(i) < peak_of(*table.best))) continue;
     table.best = i;
     best = all.mean;
   }

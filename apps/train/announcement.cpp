@@ -39,15 +39,14 @@ std::string new_classifier(const Experiment& experiment, const Setup& setup) {
   if (setup.heads() != nullptr) return {};  // which are new
   const Model& model = setup.model();
   if (const LoadedAdapter& adapter = setup.loaded_adapter(); adapter.new_head)
-    return fmt::format("the classifier {} starts anew: {} classes in {}, {} now", model.heads().front(),
+    return fmt::format("the classifier starts anew ({}): {} classes in {}, {} here", model.heads().front(),
                        adapter.file_classes, experiment.adapter.from, model.num_classes());
   const LoadedWeights& loaded = setup.loaded_weights();
   const bool adapter_brings_it = setup.loaded_adapter().file_classes > 0;
   if (!loaded.new_head || adapter_brings_it) return {};
   if (loaded.file_classes == 0)
-    return fmt::format("the classifier {} starts with new weights: {} has none", model.heads().front(),
-                       experiment.model.from);
-  return fmt::format("the classifier {} starts with new weights: {} classes in {}, {} here", model.heads().front(),
+    return fmt::format("the classifier starts anew ({}): {} has none", model.heads().front(), experiment.model.from);
+  return fmt::format("the classifier starts anew ({}): {} classes in {}, {} here", model.heads().front(),
                      loaded.file_classes, experiment.model.from, model.num_classes());
 }
 

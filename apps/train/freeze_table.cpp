@@ -168,7 +168,7 @@ std::string to_text(const std::vector<FreezeRow>& rows) {
   if (rows.empty()) return {};
   std::size_t width = 6;
   for (const FreezeRow& row : rows) width = std::max(width, row.layers.size());
-  std::string text = fmt::format("{:<{}}  {:>12}  {:>12}  {:>10}  frozen layers that need no input\n", "layers", width,
+  std::string text = fmt::format("{:<{}}  {:>12}  {:>12}  {:>10}  frozen: input not saved\n", "layers", width,
                                  "trained", "frozen", "saved");
   for (const FreezeRow& row : rows) {
     std::string without = fmt::format("{}", fmt::join(row.without_input, " "));

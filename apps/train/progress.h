@@ -46,8 +46,10 @@ class ProgressDisplay {
   void update(const ProgressLine& line) {
     update([&](std::size_t width) { return to_string(line, width); });
   }
+  /// Nothing of a short evaluation outside of a terminal.
   void update(const EvaluationLine& line) {
-    update([&](std::size_t width) { return to_string(line, width); });
+    constexpr double is_long = 10;  // seconds
+    if (live_ || line.elapsed >= is_long) update([&](std::size_t width) { return to_string(line, width); });
   }
   /// Removes a live line.
   void clear();

@@ -274,7 +274,7 @@ bool Run::train() {
     if (ranks_.size() > 1 || trainer_.progress().step == 0) reject_damaged(damaged, "");
     save(false);  // the step before it is whole
     reject_damaged(damaged, fmt::format("`lacuna train --resume {} data.broken=skip` goes on after step {}",
-                                        folder_->path().string(), trainer_.progress().step));
+                                        shell_word(folder_->path().string()), trainer_.progress().step));
   }
   save(false);
   return reached_end;
@@ -300,7 +300,7 @@ int Run::train_and_summarize() {
   const std::string run = folder_->path().string();
   if (stopped) {
     display_.print(fmt::format("stopped by a signal after step {}; `lacuna train --resume {}` continues",
-                               trainer_.progress().step, run));
+                               trainer_.progress().step, shell_word(run)));
     return signal;
   }
   display_.print(closing_line());
@@ -320,7 +320,7 @@ std::string Run::closing_line() const {
     text += fmt::format("best {}, weights in {}; ", metric_text(by.name, by.value(*best)),
                         (fs::exists(link, ignored) ? link : folder_->best()).string());
   return text + fmt::format("{}, peak {}; `lacuna report {}` draws it", clock_time(record_->seconds()),
-                            format_bytes(summary_["memory"]["peak"].get<std::int64_t>()), run.string());
+                            format_bytes(summary_["memory"]["peak"].get<std::int64_t>()), shell_word(run.string()));
 }
 
 void Run::announce() {

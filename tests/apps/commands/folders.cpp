@@ -86,7 +86,7 @@ TEST_CASE("model.from: a folder alone says what the model is; what is given wins
                   {"model.num_heads=4", "model.num_heads", "4"},
                   {"model.name=resnet18", "resnet18"},
                   {"model.name=deit_tiny_patch16_224", "192"},
-                  {"model.from=nowhere", "model.name"}});
+                  {"model.from=nowhere", "model.from", "does not exist"}});
 
   // A folder that names a family says of the model what it lists alone, and its statistics.
   const nlohmann::json images = read_json(folder / "given/config.json").at("pretrained_cfg");

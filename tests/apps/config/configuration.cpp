@@ -202,6 +202,33 @@ TEST_CASE("configuration: the command line overrides the file") {
                          {"freeze.train=[*norm]", "command line", "freeze.train=[*norm]|YAML"}});
 }
 
+TEST_CASE("configuration: short forms of the command line name a choice, a path, or the only section with a key") {
+  const test::TemporaryFolder folder;
+  for (const char* const one : {"train/a/1.pgm", "train/b/1.pgm", "val/a/1.pgm", "val/b/1.pgm"}) {
+    std::filesystem::create_directories((folder / "pictures" / one).parent_path());
+    test::write_file(folder / "pictures" / one, "P5 1 1 255\n0");
+  }
+  const std::string pictures = (folder / "pictures").string();
+  const Experiment experiment = read(
+      "data: {name: cifar10}\n",
+      {"model=vit_cifar", "data=" + pictures, "epochs=3", "lr=0.5", "optimizer=sgd", "output=here", "budget=6GiB"});
+  CHECK(experiment.model.name == "vit_cifar");
+  CHECK(experiment.data.name == "imagefolder");
+  CHECK(experiment.data.source.path == pictures);
+  CHECK(experiment.train.epochs == 3);
+  CHECK(experiment.optimizer.name == "sgd");
+  CHECK(experiment.optimizer.lr == 0.5);
+  CHECK(experiment.output.dir == "here");
+  CHECK(experiment.memory.policy == "auto");  // which a budget is for
+  CHECK(experiment.memory.budget == "6GiB");
+  CHECK(read("", {"batch_size=auto"}).train.batch_size == 0);
+  check_refusals(model, {{"seed=3", "command line", "train.seed|data.seed"},
+                         {"batch_size=many", "train.batch_size", "auto"},
+                         {"model=no_such_model", "no_such_model"}});
+  check_refusals("", {{"model.from=bert-base-uncased", "model.from", "hf download bert-base-uncased"},
+                      {"model.from=./nowhere", "model.from", "does not exist"}});
+}
+
 TEST_CASE("configuration: a policy on the command line begins with its own settings") {
   const std::string fixed = "memory: {policy: fixed, bits: 2, group_size: 64, recompute: [\"blocks.0\"]}\n";
   const Experiment mesa = read(fixed, {"memory.policy=mesa"});

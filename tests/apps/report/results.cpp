@@ -63,6 +63,16 @@ TEST_CASE("results: finished results that differ in the seed alone are a group")
   CHECK(to_csv(results).starts_with("id,status,exit_code,optimizer.lr,train.seed,val_loss,"));
 }
 
+TEST_CASE("results: of equally good ones the one with the lower peak is the best") {
+  std::vector<Result> results(3);
+  const double losses[] = {1, 1, 2}, peaks[] = {30, 20, 10};
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    results[i].settings = {{"memory.policy", std::to_string(i)}};
+    results[i].figures = {{"val_loss", losses[i]}, {"memory", {{"peak", peaks[i]}}}};
+  }
+  CHECK(table_of(results, "").best == 1);
+}
+
 TEST_CASE("results: runs that were judged by different metrics have a column each, and none of them is the best") {
   std::vector<Result> results(3);
   const char* const metrics[] = {"accuracy", "loss", "accuracy"};
@@ -73,7 +83,8 @@ TEST_CASE("results: runs that were judged by different metrics have a column eac
                           {"best", {{"metric", metrics[i]}, {"value", values[i]}, {"higher_is_better", i != 1}}}};
   }
   const Table table = table_of(results, "");
-  CHECK(table.rows.at(0) == std::vector<std::string>{"optimizer.lr", "best val accuracy", "best val loss", "val loss"});
+  CHECK(table.rows.at(0) ==
+        std::vector<std::string>{"optimizer.lr", "best val accuracy", "best val loss", "last val loss"});
   CHECK(table.rows.at(1) == std::vector<std::string>{"0", "50.00 %", "", "1.0000"});
   CHECK(table.rows.at(2) == std::vector<std::string>{"1", "", "0.2500", "1.0000"});
   CHECK(!table.best);

@@ -77,6 +77,20 @@ TEST_CASE("offload: a plan counts what lies on the disk, and auto keeps its budg
   CHECK(read_file(folder / "off/last/model.safetensors") == read_file(folder / "plain/last/model.safetensors"));
 }
 
+TEST_CASE("offload: the staging memory follows what a step saves, and a budget that holds without it is kept") {
+  const TemporaryFolder folder(wide_vit);
+  fs::create_directory(folder / "disk");
+  const auto plan = [&](const std::string& memory) {
+    return run(folder, {"plan", "-c", "c.yaml", "memory={" + memory + "}", "--json", "-"}).json();
+  };
+  const nlohmann::json exact = plan("policy: exact"), ring = plan("policy: exact, offload: disk");
+  const auto peak = [](const nlohmann::json& json) { return json.at("memory").at("peak").get<std::int64_t>(); };
+  CHECK(peak(ring) < peak(exact));
+  const nlohmann::json within = plan(
+      fmt::format("policy: auto, budget: {}B, offload: disk, offload_buffer: 256MiB", exact.at("peak_in_training")));
+  CHECK(peak(within) == peak(exact));
+}
+
 TEST_CASE("offload: settings without effect and folders that are not there are refused") {
   const TemporaryFolder folder(wide_vit);
   check_refusals(folder, train("r", {}),

@@ -32,6 +32,14 @@ TEST_CASE("progress: a line says where the run stands, in the terminal's width")
   }
 }
 
+TEST_CASE("progress: an evaluation says how far it is") {
+  CHECK(to_string(EvaluationLine{.epoch = 2, .epochs = 8, .samples = 100, .of = 400, .elapsed = 10}, 79) ==
+        "epoch 2/8  evaluating 100/400  10.0 samples/s  0:30 left");
+  CHECK(to_string(EvaluationLine{.samples = 0, .of = 400}, 79) == "evaluating 0/400");
+  CHECK(to_string(EvaluationLine{.epoch = 2, .epochs = 8, .samples = 100, .of = 400, .elapsed = 10}, 20) ==
+        "evaluating 100/400");
+}
+
 TEST_CASE("progress: no terminal gets plain lines, and not too many") {
   const test::TemporaryFolder folder;
   std::FILE* const file = std::fopen((folder / "out").c_str(), "w");

@@ -1,0 +1,44 @@
+// Sizes that a configuration leaves to the machine.
+#include "apps/train/settle.h"
+
+#include "apps/train/fit.h"
+#include "apps/train/planning.h"
+#include "tests/apps/train/train_run.h"
+
+namespace lacuna::test {
+
+TEST_CASE("settle: the largest batch within a budget, which the next one exceeds") {
+  const auto peak_of = [](const std::string& batch, const std::vector<std::string>& more) {
+    std::vector<std::string> overrides{"train.batch_size=" + batch, "data.train_size=4000"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    const apps::Experiment experiment = apps::settled(apps::parse_configuration(std::string(vit), "c.yaml", overrides));
+    return std::pair(experiment.train.batch_size, apps::highest_need(apps::measure(experiment, Device::meta)));
+  };
+  const std::int64_t budget = peak_of("100", {}).second;
+  const auto [chosen, bytes] = peak_of("auto", {"memory={policy: auto, budget: " + std::to_string(budget) + "B}"});
+  CHECK(chosen == 100);
+  CHECK(bytes == budget);
+  const auto less = peak_of("auto", {"memory={policy: auto, budget: " + std::to_string(budget - 1) + "B}"});
+  CHECK(less.first == 98);  // a multiple of train.accumulate
+  CHECK(peak_of("auto", {}).first == 4000 / 8);
+  CHECK(peak_of("auto", {"data.mixup=0.2"}).first == 4000 / 8);
+  CHECK(peak_of("auto", {"data.train_size=40000"}).first == 1024);
+}
+
+TEST_CASE("settle: a run records the batch that it has, and an evaluation needs none") {
+  const TemporaryFolder folder(vit);
+  test::run(folder, train({"train.batch_size=auto", "data.train_size=80", "train.epochs=1"}));
+  CHECK(read_file(folder / "runs/c/config.yaml").find("batch_size: 10\n") != std::string::npos);
+  test::run(folder, {"eval", "-c", "c.yaml", "model.from=runs/c/last", "train.batch_size=auto"});
+}
+
+TEST_CASE("plan: says whether training fits into the machine, and what does") {
+  const TemporaryFolder folder(vit);
+  CHECK(test::run(folder, {"plan", "-c", "c.yaml", "--json", "-"}).json().at("fits") == true);
+  const std::vector<std::string> large{"plan", "model=vit_large_patch16_224", "train.batch_size=65536"};
+  const CommandResult result = test::run(folder, large);
+  check_says(result.out, "does not fit");
+  check_says(result.out, "train.batch_size=");
+}
+
+}  // namespace lacuna::test

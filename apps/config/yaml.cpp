@@ -122,8 +122,11 @@ const std::vector<Tree>& items_of(const Tree& node, std::string_view key, std::s
 Location place_of(const Tree& root, std::string_view section, std::string_view key) {
   const TreeEntry* const found = root.find(section);
   if (found == nullptr) return root.where;
-  const TreeEntry* const entry = found->value.find(key);
-  return entry == nullptr ? found->where : entry->where;
+  if (const TreeEntry* const entry = found->value.find(key)) return entry->where;
+  // A section that a key of the command line changes is no longer the file's.
+  for (const TreeEntry& entry : found->value.entries)
+    if (entry.where.line == 0) return entry.where;
+  return found->where;
 }
 
 const Tree* value_of(const Tree& root, std::string_view section, std::string_view key) {
@@ -147,7 +150,8 @@ Tree parse_yaml(const std::string& text, const Location& start, Problems& proble
   } catch (const YAML::DeepRecursion&) {
     reject("{}: nested more than {} deep", to_string(start), max_depth);
   } catch (const YAML::Exception& error) {
-    reject("{}: this is no YAML: {}", to_string(locate(start, error.mark)), error.msg);
+    reject("{}: this is no YAML: {}{}", to_string(locate(start, error.mark)), error.msg,
+           text.find('\t') == std::string::npos ? "" : "; it has tabs, and YAML is indented by spaces");
   }
   Tree root = TreeReader(start, problems).read(document, start);
   if (root.kind == Tree::Kind::null) {

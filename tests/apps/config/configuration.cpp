@@ -222,7 +222,9 @@ TEST_CASE("configuration: short forms of the command line name a choice, a path,
   CHECK(experiment.memory.policy == "auto");  // which a budget is for
   CHECK(experiment.memory.budget == "6GiB");
   CHECK(read("", {"batch_size=auto"}).train.batch_size == 0);
-  check_refusals(model, {{"seed=3", "command line", "train.seed|data.seed"},
+  check_refusals(model, {{"schedule: {name: cosine}\nschedule.warmup_epochs=10", "command line", "warm-up"},
+                         {"train:\n\tepochs: 1", "a.yaml", "tabs"},
+                         {"seed=3", "command line", "train.seed|data.seed"},
                          {"batch_size=many", "train.batch_size", "auto"},
                          {"model=no_such_model", "no_such_model"}});
   check_refusals("", {{"model.from=bert-base-uncased", "model.from", "hf download bert-base-uncased"},

@@ -137,6 +137,8 @@ std::string what_would_fit(const Experiment& experiment, std::int64_t available,
     Configuration::Train& train = changed.train;
     for (std::int64_t parts = 2;; parts *= 2) {
       train.*value = halves ? train.*value / 2 : train.*value * 2;
+      constexpr std::int64_t most_parts = 64;  // a step on `meta` takes them one after the other
+      if (!halves && train.accumulate > most_parts) return;
       if (train.batch_size < train.accumulate || train.batch_size % train.accumulate != 0) return;
       if (needed / parts > available) continue;
       try {

@@ -35,7 +35,7 @@ TEST_CASE("settle: a run records the batch that it has, and an evaluation needs 
 TEST_CASE("plan: says whether training fits into the machine, and what does") {
   const TemporaryFolder folder(vit);
   CHECK(test::run(folder, {"plan", "-c", "c.yaml", "--json", "-"}).json().at("fits") == true);
-  const std::vector<std::string> large{"plan", "model=vit_large_patch16_224", "train.batch_size=65536"};
+  const std::vector<std::string> large{"plan", "model=vit_large_patch16_224", "train.batch_size=512"};
   const CommandResult result = test::run(folder, large);
   check_says(result.out, "does not fit");
   check_says(result.out, "train.batch_size=");

@@ -86,8 +86,8 @@ TEST_CASE("offload: the staging memory follows what a step saves, and a budget t
   const nlohmann::json exact = plan("policy: exact"), ring = plan("policy: exact, offload: disk");
   const auto peak = [](const nlohmann::json& json) { return json.at("memory").at("peak").get<std::int64_t>(); };
   CHECK(peak(ring) < peak(exact));
-  const nlohmann::json within = plan(
-      fmt::format("policy: auto, budget: {}B, offload: disk, offload_buffer: 256MiB", exact.at("peak_in_training")));
+  const nlohmann::json within = plan(fmt::format("policy: auto, budget: {}B, offload: disk, offload_buffer: 256MiB",
+                                                 exact.at("peak_in_training").get<std::int64_t>()));
   CHECK(peak(within) == peak(exact));
 }
 

@@ -3,9 +3,6 @@
 #include "ops/arithmetic/reduce_kernels.h"
 #include "ops/kernels/rowwise.h"
 
-#include <algorithm>
-#include <vector>
-
 namespace lacuna {
 namespace {
 
@@ -33,39 +30,24 @@ void sum_elements_on_cpu(double factor, const Tensor& x, const Tensor& partial, 
   *y.data<T>() = static_cast<T>(static_cast<C>(factor * total));
 }
 
-/// As above, with runs of rows.
 template <class T>
 void sum_repetitions_on_cpu(const Tensor& x, const Tensor& y) {
-  using C = Compute<T>;
-  constexpr std::int64_t run = 32, block = 4096;  // rows
-  constexpr std::int64_t tile = 512;              // columns
   const std::int64_t n = y.count(), repetitions = n == 0 ? 0 : x.count() / n;
-  const std::int64_t blocks = (repetitions + block - 1) / block, tiles = (n + tile - 1) / tile, all = blocks * tiles;
-  const T* const in = x.data<T>();                                 // [repetitions, n]
-  std::vector<double> sums(static_cast<std::size_t>(blocks * n));  // [blocks, n]
-  parallel_for(all, x.count() < 65536 ? all + 1 : 0, [&](std::int64_t begin, std::int64_t end) {
-    C of_run[tile];
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t first = task % tiles * tile, width = std::min(tile, n - first);
-      const std::int64_t last_row = std::min(repetitions, (task / tiles + 1) * block);
-      double* const to = sums.data() + task / tiles * n + first;
-      for (std::int64_t row = task / tiles * block; row < last_row; row += run) {
-        std::fill_n(of_run, width, C(0));
-        for (std::int64_t k = row; k < std::min(last_row, row + run); ++k) {
-          const T* const values = in + k * n + first;
+  const T* const in = x.data<T>();  // [repetitions, n]
+  Compute<T>* const out = y.data<Compute<T>>();
+  parallel_for(
+      n, x.count() < 65536 ? n + 1 : 0,
+      [&](std::int64_t begin, std::int64_t end) {
+        constexpr std::int64_t tile = 2048;  // of y: stays in the L1 cache over all repetitions
+        for (std::int64_t first = begin; first < end; first += tile) {
+          const std::int64_t last = std::min(end, first + tile);
+          for (std::int64_t k = 0; k < repetitions; ++k) {
 #pragma GCC ivdep
-          for (std::int64_t i = 0; i < width; ++i) of_run[i] += to_compute(values[i]);
+            for (std::int64_t i = first; i < last; ++i) out[i] += to_compute(in[k * n + i]);
+          }
         }
-        for (std::int64_t i = 0; i < width; ++i) to[i] += static_cast<double>(of_run[i]);
-      }
-    }
-  });
-  C* const out = y.data<C>();
-  for (std::int64_t i = 0; i < n; ++i) {
-    double total = static_cast<double>(out[i]);
-    for (std::int64_t k = 0; k < blocks; ++k) total += sums[static_cast<std::size_t>(k * n + i)];
-    out[i] = static_cast<C>(total);
-  }
+      },
+      16);
 }
 
 const RegisterKernel cpu_sum{

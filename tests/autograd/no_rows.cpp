@@ -2,7 +2,6 @@
 #include "autograd/policy.h"
 #include "autograd/tape.h"
 #include "ops/arithmetic/arithmetic.h"
-#include "ops/arithmetic/reduce.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/l2_normalize.h"
 #include "ops/products/dropout_linear.h"
@@ -92,15 +91,6 @@ TEST_CASE("l2_normalize: below the least norm the gradient is dy over it, as tor
   tape.backward({{y, Tensor::from(std::span<const double>(dy), {1, 2}, DType::f64)}});
   CHECK(x.grad().to_vector()[0] == doctest::Approx(1e12));
   CHECK(x.grad().to_vector()[1] == doctest::Approx(2e12));
-}
-
-TEST_CASE("sums over many rows keep their digits, of one column and of many") {
-  for (const std::int64_t columns : {1, 3, 600}) {
-    const std::int64_t rows = (std::int64_t{1} << 21) / columns;
-    const Tensor sums = sum_over_leading(Tensor::full({rows, columns}, 0.1, DType::f32, Device::cpu), {columns});
-    for (const double sum : sums.to_vector())
-      CHECK(sum == doctest::Approx(static_cast<double>(0.1F) * static_cast<double>(rows)).epsilon(1e-6));
-  }
 }
 
 }  // namespace lacuna

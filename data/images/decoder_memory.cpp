@@ -44,9 +44,6 @@ DecoderMemory::DecoderMemory(std::int64_t bytes) : bytes_(bytes) {
 
 DecoderMemory::~DecoderMemory() {
   if (bytes_ == 0) return;
-#ifdef __GLIBC__
-  if (bytes_ > worth_a_look / 4) malloc_trim(0);  // each thread's arena would keep what it has freed
-#endif
   Share& held = held_by_decoders();
   {
     const std::scoped_lock lock(held.mutex);
@@ -56,6 +53,10 @@ DecoderMemory::~DecoderMemory() {
 }
 
 void set_decoder_limit(std::int64_t bytes) {
+#ifdef __GLIBC__
+  // Large blocks go back to the system at once: each thread's arena would keep those of up to 32 MiB.
+  if (bytes > 0) mallopt(M_MMAP_THRESHOLD, 4 << 20);
+#endif
   Share& held = held_by_decoders();
   const std::scoped_lock lock(held.mutex);
   held.limit = bytes;

@@ -51,14 +51,22 @@ struct TokenizerFiles {
 /// these files. Rejects tokenizers other than WordPiece, and damaged files; the message gives the location.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
 /// The texts of a tokenizer's existing files, by their standard names: `vocab.txt`, `tokenizer.json`,
-/// `tokenizer_config.json`, `special_tokens_map.json`. Empty if `path` holds no tokenizer.
+/// `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`. Empty if `path` holds no tokenizer.
 std::map<std::string, std::string> tokenizer_texts(const std::filesystem::path& path);
-/// Parse the text of a tokenizer's files, for tests and fuzzing; `source` names it in messages. `config`: the text of
-/// `tokenizer_config.json`, or empty.
-TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& source, const std::string& config = {},
-                                    const std::string& config_source = {});
-TokenizerFiles parse_vocabulary(const std::string& text, const std::string& source, const std::string& config,
-                                const std::string& config_source);
+/// The text of a file, and the name that messages give it; no text: there is no such file.
+struct TokenizerText {
+  std::string text{}, source{};
+};
+/// The files beside `tokenizer.json` or `vocab.txt`. Tokens that they add are taken; contradictions are refused.
+struct TokenizerSettings {
+  TokenizerText config{}, special{}, added{};  // tokenizer_config.json, special_tokens_map.json, added_tokens.json
+  TokenizerText vocabulary{};                  // vocab.txt beside tokenizer.json
+};
+/// Parse the text of a tokenizer's files, for tests and fuzzing; `source` names it in messages.
+TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& source,
+                                    const TokenizerSettings& settings = {});
+TokenizerFiles parse_vocabulary(const std::string& text, const std::string& source,
+                                const TokenizerSettings& settings = {});
 
 /// The text that is truncated if a pair is too long.
 enum class Truncation : std::uint8_t { longest_first, only_first, only_second };

@@ -6,7 +6,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 
 namespace lacuna {
@@ -200,16 +202,206 @@ std::string token_in(const Reader& config, const char* key, const std::string& a
   return config.text(key, absent);
 }
 
-void read_special_names(const Reader& config, TokenizerFiles& files) {
-  files.mask = token_in(config, "mask_token", files.mask);
-  files.special = {token_in(config, "unk_token", files.unknown), token_in(config, "sep_token", "[SEP]"),
-                   token_in(config, "pad_token", "[PAD]"), token_in(config, "cls_token", "[CLS]"), files.mask};
+json object_of(const TokenizerText& file) { return file.text.empty() ? json::object() : parse(file.text, file.source); }
+
+/// The files beside a vocabulary, which say tokens and flags, some of them twice.
+class Beside {
+ public:
+  explicit Beside(const TokenizerSettings& files)
+      : values_{object_of(files.config), object_of(files.special), object_of(files.added)},
+        config_(values_[0], files.config.source),
+        special_(values_[1], files.special.source),
+        added_(values_[2], files.added.source) {}
+
+  const Reader& config() const { return config_; }
+
+  /// The special token `key`; the files that say it must agree.
+  std::string special(const char* key, const std::string& absent) const {
+    const std::string one = token_in(config_, key, ""), other = token_in(special_, key, "");
+    if (!one.empty() && !other.empty() && one != other)
+      reject("{}: `{}` is {}, but {} in {}: the files contradict each other", config_.place(), key, one, other,
+             special_.place());
+    return !one.empty() ? one : other.empty() ? absent : other;
+  }
+
+  /// Special tokens beside BERT's own, which must have an id.
+  std::set<std::string> additional() const {
+    std::set<std::string> tokens;
+    for (const Reader* const file : {&config_, &special_})
+      for (const char* const key : {"additional_special_tokens", "extra_special_tokens"}) {
+        const json* const list = file->find(key);
+        if (list == nullptr) continue;
+        if (!list->is_structured()) reject("{}.{}: expected a list of tokens", file->place(), key);
+        for (const json& one : *list)
+          tokens.insert(one.is_string() ? one.get<std::string>() : Reader(one, file->place()).text("content", ""));
+      }
+    return tokens;
+  }
+
+  /// Adds the tokens of added_tokens_decoder and of added_tokens.json. Refuses an id that another token has, and a
+  /// special token without one.
+  void add_to(TokenizerFiles& files) const {
+    std::map<std::int32_t, std::string> by_id;
+    for (const auto& [token, id] : files.vocabulary) by_id.emplace(id, token);
+    for (const TokenizerFiles::AddedToken& token : files.added) by_id.insert_or_assign(token.id, token.content);
+    const auto declare = [&](TokenizerFiles::AddedToken token, const std::string& place, bool says_flags) {
+      const auto known = std::ranges::find(files.added, token.content, &TokenizerFiles::AddedToken::content);
+      const auto in_vocabulary = files.vocabulary.find(token.content);
+      const std::int32_t id = known != files.added.end()                ? known->id
+                              : in_vocabulary != files.vocabulary.end() ? in_vocabulary->second
+                                                                        : token.id;
+      if (id != token.id)
+        reject("{}: {} has the id {}, but {} in {}: the files contradict each other", place, token.content, token.id,
+               id, files.source);
+      if (const auto other = by_id.find(token.id); other != by_id.end() && other->second != token.content)
+        reject("{}: {} has the id {}, which {} has in {}: the files contradict each other", place, token.content,
+               token.id, other->second, files.source);
+      if (known == files.added.end()) {
+        by_id.emplace(token.id, token.content);
+        files.added.push_back(std::move(token));
+      } else if (says_flags && (known->normalized != token.normalized || known->single_word != token.single_word)) {
+        reject("{}: {} has other flags (normalized, single_word) than in {}: the files contradict each other", place,
+               token.content, files.source);
+      }
+    };
+    const std::set<std::string> more = additional();
+    std::set<std::string> special = more;
+    for (const char* const key :
+         {"unk_token", "sep_token", "pad_token", "cls_token", "mask_token", "bos_token", "eos_token"})
+      special.insert(this->special(key, ""));
+    if (config_.find("added_tokens_decoder") != nullptr) {
+      const Reader decoder = config_.inner("added_tokens_decoder");
+      for (const auto& [id, value] : decoder.value().items()) {
+        const Reader token(value, decoder.place());
+        const bool is_special = token.flag("special", false);
+        TokenizerFiles::AddedToken added{.content = token.text("content", ""),
+                                         .id = id_in(id, decoder.place()),
+                                         .normalized = token.flag("normalized", !is_special),
+                                         .single_word = token.flag("single_word", false),
+                                         .special = is_special};
+        if (added.content.empty()) reject("{}: expected tokens with a `content`", decoder.place());
+        declare(std::move(added), decoder.place(), true);
+      }
+    }
+    for (const auto& [content, id] : added_.value().items()) {
+      if (!id.is_number_integer()) reject("{}: expected the id of {}, got {}", added_.place(), content, id.dump());
+      const bool is_special = special.contains(content);
+      declare({.content = content,
+               .id = checked_id(id.get<std::int64_t>(), added_.place()),
+               .normalized = !is_special,
+               .special = is_special},
+              added_.place(), false);
+    }
+    for (const std::string& token : special) {
+      const auto found = files.vocabulary.find(token);
+      const bool is_added =
+          std::ranges::find(files.added, token, &TokenizerFiles::AddedToken::content) != files.added.end();
+      if (found != files.vocabulary.end() && !is_added)
+        files.added.push_back({.content = token, .id = found->second, .special = true});
+      else if (!is_added && more.contains(token))
+        reject(
+            "{}: expected the special token {} with an id in {}, added_tokens.json or added_tokens_decoder, got none",
+            config_.place(), token, files.source);
+    }
+  }
+
+ private:
+  static std::int32_t id_in(const std::string& text, const std::string& place) {
+    std::int64_t id = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+    if (error != std::errc{} || end != text.data() + text.size())
+      reject("{}: expected tokens by their ids, got `{}`", place, text);
+    return checked_id(id, place);
+  }
+
+  json values_[3];
+  Reader config_, special_, added_;
+};
+
+void read_special_names(const Beside& beside, TokenizerFiles& files) {
+  files.mask = beside.special("mask_token", files.mask);
+  files.special = {beside.special("unk_token", files.unknown), beside.special("sep_token", "[SEP]"),
+                   beside.special("pad_token", "[PAD]"), beside.special("cls_token", "[CLS]"), files.mask};
+}
+
+/// Refuses a flag of tokenizer_config.json that tokenizer.json contradicts: transformers follows the one, the
+/// tokenizers library the other.
+void check_flags(const Reader& config, const TokenizerFiles& files) {
+  for (const auto& [key, value] : {std::pair{"do_lower_case", files.normalizes && files.lowers},
+                                   {"strip_accents", files.normalizes && files.strips_accents},
+                                   {"tokenize_chinese_chars", files.normalizes && files.spaces_cjk}})
+    if (config.flag(key, value) != value)
+      reject("{}: `{}` is {}, but {} in {}: the files contradict each other", config.place(), key, !value, value,
+             files.source);
+  if (const std::string token = token_in(config, "unk_token", files.unknown); token != files.unknown)
+    reject("{}: `unk_token` is {}, but {} in {}: the files contradict each other", config.place(), token, files.unknown,
+           files.source);
+}
+
+/// Refuses tokens around a text that are others in tokenizer.json.
+void check_template(const Beside& beside, const TokenizerFiles& files) {
+  for (const char* const key : {"cls_token", "sep_token"}) {
+    const std::string token = beside.special(key, "");
+    const auto found = files.vocabulary.find(token);
+    const bool has_any = std::ranges::any_of(files.single, [](const auto& item) { return item.text < 0; });
+    if (found != files.vocabulary.end() && has_any &&
+        std::ranges::find(files.single, found->second, &TokenizerFiles::TemplateItem::id) == files.single.end())
+      reject("{}: `{}` is {}, which {} does not put around a text: the files contradict each other",
+             beside.config().place(), key, token, files.source);
+  }
+}
+
+/// Refuses what makes another tokenizer of a vocabulary.
+void check_class(const Reader& config) {
+  if (!config.flag("do_basic_tokenize", true))
+    reject("{}: expected `do_basic_tokenize` true, got false", config.place());
+  if (const json* const kept = config.find("never_split"); kept != nullptr && kept->is_structured() && !kept->empty())
+    reject("{}: expected no `never_split`, which is not supported", config.place());
+  static const std::set<std::string_view> word_pieces{"Bert",     "DistilBert", "Electra",  "MobileBert", "SqueezeBert",
+                                                      "ConvBert", "RetriBert",  "LayoutLM", "Splinter",   "PreTrained"};
+  std::string name = config.text("tokenizer_class", "");
+  if (const std::size_t end = name.find("Tokenizer"); end != std::string::npos) name.erase(end);
+  if (!name.empty() && !word_pieces.contains(name))
+    reject("{}: expected the `tokenizer_class` BertTokenizer or one like it, got {}", config.place(),
+           config.text("tokenizer_class", ""));
+}
+
+/// The tokens of a vocab.txt by line.
+std::vector<std::string> lines_of(const std::string& text, const std::string& source) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string& token = lines.emplace_back(text.substr(begin, end - begin));
+    while (!token.empty() && (token.back() == '\r' || token.back() == ' ')) token.pop_back();
+    if (find_broken_utf8(token) != std::string::npos)
+      reject("{}:{}: expected a token in UTF-8 on each line: the file is damaged or no vocabulary", source,
+             lines.size());
+    if (std::ssize(lines) > most_ids) reject("{}: expected {} lines at most, a token on each", source, most_ids);
+    begin = end + 1;
+  }
+  return lines;
+}
+
+/// Refuses a vocab.txt whose tokens have other ids than in tokenizer.json.
+void check_vocabulary(const TokenizerText& vocabulary, const TokenizerFiles& files) {
+  const std::vector<std::string> lines = lines_of(vocabulary.text, vocabulary.source);
+  for (std::size_t line = 0; line < lines.size(); ++line) {
+    if (lines[line].empty()) continue;
+    const auto found = files.vocabulary.find(lines[line]);
+    const auto added = std::ranges::find(files.added, lines[line], &TokenizerFiles::AddedToken::content);
+    const std::int64_t id = found != files.vocabulary.end() ? found->second
+                            : added != files.added.end()    ? added->id
+                                                            : -1;
+    if (id != static_cast<std::int64_t>(line) && std::ranges::count(lines, lines[line]) == 1)
+      reject("{}:{}: {} has the id {}, but {} in {}: the files contradict each other", vocabulary.source, line + 1,
+             lines[line], line, id < 0 ? "none" : std::to_string(id), files.source);
+  }
 }
 
 }  // namespace
 
-TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& source, const std::string& config,
-                                    const std::string& config_source) {
+TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& source,
+                                    const TokenizerSettings& settings) {
   TokenizerFiles files{.source = source};
   const json value = parse(text, source);
   const Reader root(value, source);
@@ -219,44 +411,41 @@ TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& 
     reject("{}: expected a pre_tokenizer of type BertPreTokenizer, as BERT's tokenizers have, got none", source);
   read_processor(root, files);
   read_added(root, files);
-  const json settings = config.empty() ? json::object() : parse(config, config_source);
-  read_special_names(Reader(settings, config_source), files);
+  const Beside beside(settings);
+  check_flags(beside.config(), files);
+  beside.add_to(files);
+  check_template(beside, files);
+  read_special_names(beside, files);
+  if (!settings.vocabulary.text.empty()) check_vocabulary(settings.vocabulary, files);
   return files;
 }
 
-TokenizerFiles parse_vocabulary(const std::string& text, const std::string& source, const std::string& config,
-                                const std::string& config_source) {
+TokenizerFiles parse_vocabulary(const std::string& text, const std::string& source, const TokenizerSettings& settings) {
   TokenizerFiles files{.source = source};
-  std::int64_t line = 0;
-  for (std::size_t begin = 0; begin < text.size(); ++line) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string token = text.substr(begin, end - begin);
-    while (!token.empty() && (token.back() == '\r' || token.back() == ' ')) token.pop_back();
-    if (find_broken_utf8(token) != std::string::npos)
-      reject("{}:{}: expected a token in UTF-8 on each line: the file is damaged or no vocabulary", source, line + 1);
-    if (line >= most_ids) reject("{}: expected {} lines at most, a token on each", source, most_ids);
-    if (!token.empty()) files.vocabulary[std::move(token)] = static_cast<std::int32_t>(line);
-    begin = end + 1;
-  }
-  const json value = config.empty() ? json::object() : parse(config, config_source);
-  const Reader settings(value, config_source);
-  files.lowers = settings.flag("do_lower_case", true);
-  files.strips_accents = settings.flag("strip_accents", files.lowers);
-  files.spaces_cjk = settings.flag("tokenize_chinese_chars", true);
-  files.unknown = token_in(settings, "unk_token", files.unknown);
-  const auto id_of = [&](const char* key, const std::string& absent) {
-    const std::string token = token_in(settings, key, absent);
-    const auto found = files.vocabulary.find(token);
-    if (found == files.vocabulary.end())
-      reject("{}: expected a vocabulary with the token {}, got {} lines without it", source, token, line);
-    return found->second;
-  };
-  const std::int32_t begin = id_of("cls_token", "[CLS]");
-  set_bert_template(files, begin, id_of("sep_token", "[SEP]"));
-  read_special_names(settings, files);
+  std::vector<std::string> lines = lines_of(text, source);
+  for (std::size_t line = 0; line < lines.size(); ++line)
+    if (!lines[line].empty()) files.vocabulary[std::move(lines[line])] = static_cast<std::int32_t>(line);
+  const Beside beside(settings);
+  check_class(beside.config());
+  files.lowers = beside.config().flag("do_lower_case", true);
+  files.strips_accents = beside.config().flag("strip_accents", files.lowers);
+  files.spaces_cjk = beside.config().flag("tokenize_chinese_chars", true);
+  files.unknown = beside.special("unk_token", files.unknown);
+  read_special_names(beside, files);
   for (const std::string& token : files.special)
     if (const auto found = files.vocabulary.find(token); found != files.vocabulary.end())
       files.added.push_back({.content = token, .id = found->second, .special = true});
+  beside.add_to(files);
+  const auto id_of = [&](const char* key, const std::string& absent) {
+    const std::string token = beside.special(key, absent);
+    if (const auto found = files.vocabulary.find(token); found != files.vocabulary.end()) return found->second;
+    if (const auto added = std::ranges::find(files.added, token, &TokenizerFiles::AddedToken::content);
+        added != files.added.end())
+      return added->id;
+    reject("{}: expected a vocabulary with the token {}, got {} lines without it", source, token, lines.size());
+  };
+  const std::int32_t begin = id_of("cls_token", "[CLS]");
+  set_bert_template(files, begin, id_of("sep_token", "[SEP]"));
   return files;
 }
 
@@ -276,7 +465,7 @@ std::map<std::string, std::string> tokenizer_texts(const fs::path& path) {
   take();
   if (texts.empty()) return texts;
   files.clear();
-  for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json"})
+  for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"})
     files.emplace(name, (is_folder ? path : path.parent_path()) / name);
   take();
   return texts;
@@ -292,12 +481,17 @@ TokenizerFiles read_tokenizer_files(const fs::path& path) {
       reject("{}: expected a folder with tokenizer.json or vocab.txt; the folder of a model has one", path.native());
   }
   const std::string text = read_whole_file(file, "tokenizer", 256 << 20);
-  const fs::path config_file = file.parent_path() / "tokenizer_config.json";
-  const std::string config = fs::exists(config_file, ignored)
-                                 ? read_whole_file(config_file, "tokenizer configuration", 16 << 20)
-                                 : std::string();
-  const auto parse_files = file.extension() == ".json" ? &parse_tokenizer_json : &parse_vocabulary;
-  return parse_files(text, file.native(), config, config_file.native());
+  const auto beside = [&](const char* name) {
+    const fs::path other = file.parent_path() / name;
+    if (!fs::exists(other, ignored)) return TokenizerText{.source = other.native()};
+    return TokenizerText{read_whole_file(other, "tokenizer configuration", 64 << 20), other.native()};
+  };
+  TokenizerSettings settings{.config = beside("tokenizer_config.json"),
+                             .special = beside("special_tokens_map.json"),
+                             .added = beside("added_tokens.json")};
+  if (file.extension() != ".json") return parse_vocabulary(text, file.native(), settings);
+  settings.vocabulary = beside("vocab.txt");
+  return parse_tokenizer_json(text, file.native(), settings);
 }
 
 }  // namespace lacuna

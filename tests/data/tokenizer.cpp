@@ -30,7 +30,7 @@ std::string vocabulary() {
 }
 
 Tokenizer from_vocabulary(const std::string& config = {}) {
-  return Tokenizer(parse_vocabulary(vocabulary(), "vocab.txt", config, "tokenizer_config.json"));
+  return Tokenizer(parse_vocabulary(vocabulary(), "vocab.txt", {.config = {config, "tokenizer_config.json"}}));
 }
 
 TEST_CASE("tokens are those of the tokenizers library") {
@@ -176,7 +176,10 @@ TEST_CASE("a folder has its tokenizer.json read before its vocab.txt, and needs 
   test::write_file(folder / "tokenizer_config.json", R"({"do_lower_case": false, "cls_token": {"content": "[MASK]"}})");
   CHECK(open_tokenizer(folder.path())->encode("a").tokens.front() == 4);
   test::write_file(folder / "tokenizer.json", reference()["tokenizer"].dump());
-  CHECK(open_tokenizer(folder.path())->encode("a").tokens.front() == 2);
+  CHECK_THROWS_WITH_AS(read_tokenizer_files(folder.path()), doctest::Contains("do_lower_case"), Error);
+  test::write_file(folder / "tokenizer_config.json", R"({"do_lower_case": true, "cls_token": {"content": "[CLS]"}})");
+  CHECK(open_tokenizer(folder.path())->encode("FILM").tokens.size() == 3);
+  test::write_file(folder / "tokenizer_config.json", R"({"cls_token": {"content": "[MASK]"}})");
   test::write_file(folder / "vocab.txt", "a\nb\n");
   CHECK_THROWS_WITH_AS(read_tokenizer_files(folder / "vocab.txt"), doctest::Contains("[MASK]"), Error);
   test::write_file(folder / "vocab.txt", "a\nb\xff\n");
@@ -195,7 +198,7 @@ TEST_CASE("a tokenizer knows its mask and special tokens, by name or as the file
 
   json file = reference()["tokenizer"];
   const auto described = [&](const std::string& config = {}) {
-    return Tokenizer(parse_tokenizer_json(file.dump(), "t.json", config, "c.json")).vocabulary();
+    return Tokenizer(parse_tokenizer_json(file.dump(), "t.json", {.config = {config, "c.json"}})).vocabulary();
   };
   CHECK(described().mask == 4);
   CHECK(described().special == usual);
@@ -206,6 +209,52 @@ TEST_CASE("a tokenizer knows its mask and special tokens, by name or as the file
   CHECK(described().special == std::vector<std::int64_t>{0, 1, 2, 3, 4, 140});
   CHECK(described(R"({"mask_token": "[HERE]"})").mask == 140);
   CHECK(described(R"({"mask_token": "[NOWHERE]"})").mask == -1);
+}
+
+TEST_CASE("tokens that any file beside a vocabulary adds are tokens, and contradictions are refused") {
+  const std::int32_t more = static_cast<std::int32_t>(reference()["vocabulary"].size());
+  const json decoder{{"added_tokens_decoder", {{std::to_string(more), {{"content", "<ent>"}, {"special", true}}}}}};
+  const std::string added = json{{"<ent>", more}}.dump();
+  for (const TokenizerSettings& settings :
+       {TokenizerSettings{.config = {decoder.dump(), "tokenizer_config.json"}},
+        TokenizerSettings{.added = {added, "added_tokens.json"}},
+        TokenizerSettings{.special = {R"({"additional_special_tokens": ["<ent>"]})", "special_tokens_map.json"},
+        .added = {added, "added_tokens.json"}}})
+    for (const bool from_json : {false, true}) {
+      const Tokenizer tokenizer(from_json
+                                    ? parse_tokenizer_json(reference()["tokenizer"].dump(), "tokenizer.json", settings)
+                                    : parse_vocabulary(vocabulary(), "vocab.txt", settings));
+      CHECK(tokenizer.encode("a <ent> film").tokens == Ids{2, 42, more, tokenizer.id_of("film", "this test"), 3});
+      CHECK(tokenizer.vocabulary().size == more + 1);
+    }
+
+  struct Contradiction {
+    TokenizerSettings settings;
+    const char* word;
+    bool from_json = false;
+  };
+  const auto config = [](const char* text) { return TokenizerSettings{.config = {text, "tokenizer_config.json"}}; };
+  for (const Contradiction& one :
+       {Contradiction{{.added = {R"({"film": 1})", "added_tokens.json"}}, "added_tokens.json"},
+        Contradiction{{.added = {R"({"<ent>": 5})", "added_tokens.json"}}, "<ent>"},
+        Contradiction{config(R"({"added_tokens_decoder": {"8": {"content": "<ent>"}}})"), "added_tokens_decoder"},
+        Contradiction{config(R"({"additional_special_tokens": ["<ent>"]})"), "<ent>"},
+        Contradiction{config(R"({"tokenizer_class": "BertJapaneseTokenizer"})"), "BertJapaneseTokenizer"},
+        Contradiction{config(R"({"never_split": ["x"]})"), "never_split"},
+        Contradiction{
+            {.config = {R"({"cls_token": "a"})", "c.json"}, .special = {R"({"cls_token": "[CLS]"})", "s.json"}},
+            "cls_token"},
+        Contradiction{config(R"({"do_lower_case": false})"), "do_lower_case", true},
+        Contradiction{config(R"({"cls_token": "[MASK]"})"), "cls_token", true},
+        Contradiction{config(R"({"unk_token": "a"})"), "unk_token", true},
+        Contradiction{{.vocabulary = {"a\nb\n", "vocab.txt"}}, "vocab.txt:1", true}}) {
+    CAPTURE(one.word);
+    const auto read = [&] {
+      return one.from_json ? parse_tokenizer_json(reference()["tokenizer"].dump(), "tokenizer.json", one.settings)
+                           : parse_vocabulary(vocabulary(), "vocab.txt", one.settings);
+    };
+    CHECK_THROWS_WITH_AS(read(), doctest::Contains(one.word), Error);
+  }
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   const std::string file = input.substr(0, parts), text = parts < size ? input.substr(parts + 4) : std::string();
   try {
     const Tokenizer tokenizer(file.starts_with('{') ? parse_tokenizer_json(file, "tokenizer.json")
-                                                    : parse_vocabulary(file, "vocab.txt", "", ""));
+                                                    : parse_vocabulary(file, "vocab.txt"));
     for (const Tokenizer::Piece& piece : tokenizer.pieces(text))
       if (piece.id < 0 || piece.id >= tokenizer.vocabulary().size || piece.begin > piece.end || piece.end > text.size())
         std::abort();

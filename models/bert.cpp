@@ -7,6 +7,7 @@
 #include "nn/region.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/attention/sequence_attention.h"
+#include "ops/norms/l2_normalize.h"
 #include "ops/pooling/sequence_mean.h"
 #include "ops/shapes/embedding.h"
 
@@ -78,10 +79,12 @@ std::int64_t outputs_of_head(const BertOptions& options) {
 }
 
 SampleFields inputs_of(const BertOptions& options) {
+  const bool is_shorter = options.head == TextHead::embedding && options.longest > 0;
+  const std::int64_t longest = is_shorter ? std::min(options.longest, options.positions) : options.positions;
   const auto field = [&](std::string name, std::int64_t below) {
     return SampleField{.name = std::move(name),
                        .dtype = DType::i64,
-                       .shape = {options.positions},
+                       .shape = {longest},
                        .collation = Collation::packed,
                        .below = below};
   };
@@ -316,9 +319,9 @@ Outputs Bert::forward(Inputs inputs) {
       break;
     }
     case TextHead::embedding:
-      outputs.set("embeddings", options_.pooling == Pooling::mean
-                                    ? apply(SequenceMean{.sequences = layout.all}, std::move(x))
-                                    : by_sequence(std::move(x)));
+      x = options_.pooling == Pooling::mean ? apply(SequenceMean{.sequences = layout.all}, std::move(x))
+                                            : by_sequence(std::move(x));
+      outputs.set("embeddings", options_.normalize ? apply(L2Normalize{}, std::move(x)) : std::move(x));
       break;
   }
   return outputs;

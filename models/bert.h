@@ -51,17 +51,22 @@ struct BertOptions {
   double norm_eps = 1e-12;
   TextHead head = TextHead::classification;
   Pooling pooling = Pooling::mean;  // of `embedding`
+  bool normalize = false;           // the same
+  std::int64_t longest = 0;         // tokens of a text whose embedding is computed; 0: as many as positions
   std::int64_t num_classes = 2;
 };
 
 inline constexpr NumberRange text_layers = between(1, 4096);
 
-/// The rows `head`, `pooling` and `num_classes` of a family's options, and checks of these.
+/// The rows `head`, `num_classes` and those of `embedding` of a family's options, and checks of these.
 template <class T>
 Fields text_head_rows() {
   return {field<T>("head", &T::head, fits_weights,
                    "head: classes of a sequence or of each token, an answer span, masked tokens, or an embedding"),
           field<T>("pooling", &T::pooling, fits_weights, "`embedding`: mean over the tokens, or the first token"),
+          field<T>("normalize", &T::normalize, fits_weights, "`embedding`: whether vectors have length one"),
+          field<T>("max_seq_length", &T::longest, up_to(1 << 20), fits_weights,
+                   "`embedding`: longest text in tokens; 0: as many as there are positions"),
           field<T>("num_classes", &T::num_classes, count_range, fits_weights, "outputs of the head")};
 }
 void check_text_head(const BertOptions& options, HyperProblems& problems);

@@ -62,6 +62,9 @@ class Task {
   /// the vocabulary of texts.
   virtual void see(const DatasetInfo& data) { data_ = data; }
 
+  /// What a user should know before training, each in words.
+  virtual std::vector<std::string> notes() const { return {}; }
+
   /// The fields of a sample that it reads beside the model's inputs, such as `labels`.
   virtual SampleFields targets() const = 0;
   /// How much the loss of `run` weighs beside those of other batches: a loss of several is Σ weight · loss / Σ weight.

@@ -32,7 +32,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 
 namespace lacuna::apps {
 namespace {
@@ -74,9 +73,18 @@ class Eval {
       overrides.erase(overrides.begin());
     }
     std::optional<CheckpointPath> point;
+    bool is_whole = false;
+    if (files.empty() && !overrides.empty() && is_adapter_alone(overrides.front())) {
+      const AdapterFolder adapter(expand_home(overrides.front()));
+      overrides.front() = fmt::format("adapter.from={}", to_yaml(std::string_view(overrides.front())));
+      overrides.insert(overrides.begin(), fmt::format("model.from={}", to_yaml(std::string_view(adapter.base()))));
+    }
     const bool is_folder = files.empty() && !overrides.empty() && is_model_folder(overrides.front());
     if (is_folder) {
       overrides.front() = fmt::format("model.from={}", to_yaml(std::string_view(overrides.front())));
+    } else if (files.empty() && !overrides.empty() && overrides.front().find('=') != std::string::npos &&
+               !std::filesystem::exists(overrides.front())) {
+      is_whole = true;  // the settings are all in the arguments
     } else if (files.empty()) {
       if (overrides.empty()) reject("expected a run folder, or -c CONFIG");
       point = checkpoint_path(overrides.front());
@@ -86,8 +94,12 @@ class Eval {
         if (sets(change, "model", "from"))
           reject("{}: the weights are those of the run; expected -c {} to evaluate others", change, files.front());
     }
-    Experiment experiment =
-        is_folder ? parse_configuration("", "the command line", overrides) : read_configuration(files, overrides);
+    if ((is_folder || is_whole) && std::ranges::none_of(overrides, names_data))
+      reject("expected data to evaluate on: data.path=FOLDER, or data.name of a data set");
+    const Evaluated of_checkpoint{.classes = point ? classes_of(*point) : std::vector<std::string>()};
+    Experiment experiment = is_folder || is_whole
+                                ? parse_configuration("", "the command line", overrides, &of_checkpoint)
+                                : read_configuration(files, overrides, std::make_shared<OpenedFiles>(), &of_checkpoint);
     refuse_changes_of_training(overrides);
     follow_samples(point, is_folder, overrides, experiment, ranks);
     experiment.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
@@ -112,7 +124,6 @@ class Eval {
     const MadeModel made =
         point ? make_model_of_run(experiment, *point, device) : make_model(experiment, device, false);
     Model* const model = made.model.get();
-    if (point) require_same_classes(made.file, dataset->info());
     ledger(device).reset_peak();
     const auto start = std::chrono::steady_clock::now();
     const std::unique_ptr<Task> task = make_task(experiment, *model);
@@ -187,17 +198,17 @@ class Eval {
     if (!changed.empty() && ranks.rank() == 0) print_error(fmt::format("lacuna: warning: {}\n", changed));
   }
 
-  /// Folders and tables name their own classes: those of the run must be theirs.
-  static void require_same_classes(const std::filesystem::path& weights, const DatasetInfo& data) {
-    if (image_channels(data.fields) == 0) return;
-    const std::optional<ModelFolder> folder = read_model_folder(weights);
-    if (!folder || folder->labels.empty() || folder->labels == data.classes) return;
-    const auto [ours, theirs] = std::ranges::mismatch(folder->labels, data.classes);
-    reject(
-        "{}: the run has {} classes and the data {}: the first that differs is {} in the run and {} in the data; "
-        "data.labels names the classes in their order",
-        weights.string(), folder->labels.size(), data.classes.size(), ours == folder->labels.end() ? "none" : *ours,
-        theirs == data.classes.end() ? "none" : *theirs);
+  static bool names_data(const std::string& change) {
+    return change.starts_with("data=") || sets(change, "data", "path") || sets(change, "data", "name");
+  }
+
+  /// The classes of the checkpoint that is evaluated, as far as it names them.
+  static std::vector<std::string> classes_of(const CheckpointPath& point) {
+    std::vector<std::string> classes;
+    with_checkpoint(point, [&](const std::filesystem::path& checkpoint) {
+      if (const std::optional<ModelFolder> folder = read_model_folder(checkpoint)) classes = folder->labels;
+    });
+    return classes;
   }
 
   /// The samples of a data set without those that are left out.
@@ -255,6 +266,13 @@ class Eval {
     }
   }
 
+  /// Whether `path` is a folder of PEFT, which names the model that it belongs to.
+  static bool is_adapter_alone(const std::string& path) {
+    std::error_code ignored;
+    const std::filesystem::path folder = expand_home(path);
+    return is_adapter_folder(folder) && !std::filesystem::exists(folder / "config.json", ignored) && !run_of(path);
+  }
+
   /// Whether `path` is a folder with a model that is no part of a run.
   static bool is_model_folder(const std::string& path) {
     std::error_code ignored;
@@ -267,6 +285,7 @@ class Eval {
       Experiment with_weights = experiment;
       take_weights_of(checkpoint, with_weights);
       made = make_model(with_weights, device, false);
+      require_same_base(checkpoint, *made.model);
       if (with_weights.adapter.used()) made.file = checkpoint;
     });
     return made;

@@ -40,8 +40,7 @@ class Export {
   ExitCode operator()() const {
     OpenedModel opened = open_model(from_, Device::cpu);
     ModelFolder& folder = opened.folder;
-    if (folder.tokenizer.empty() && !folder.config.empty())
-      folder.tokenizer = tokenizer_texts(folder.config.parent_path());
+    if (folder.tokenizer.empty() && !opened.texts.empty()) folder.tokenizer = tokenizer_texts(opened.texts);
     const fs::path out = expand_home(out_);
     const std::string family = describe_model(folder.model, folder.hyper_parameters).family;
     const std::string usual = timm_forms().contains(family) ? "timm" : "transformers";
@@ -84,7 +83,11 @@ class Export {
     if (names != nullptr && names->body.empty()) names = nullptr;  // they are ours
     // A value below the adapter is written only if it came with the adapter.
     for (Parameter* const parameter : opened.model->parameters()) parameter->set_trainable(false);
-    write_new_folder(out, [&](const fs::path& folder) { write_adapter(folder, *opened.model, names); });
+    const auto values = describe_model(opened.folder.model, opened.folder.hyper_parameters).hyper_parameters;
+    const Tree* const head = find_value(values, "head");
+    write_new_folder(out, [&](const fs::path& folder) {
+      write_adapter(folder, *opened.model, names, head == nullptr ? std::string_view() : peft_task_of(head->text));
+    });
     const std::vector<std::string>& layers = opened.model->adaptation()->layers;
     report_.write(fmt::format("the adapter of {} from {}: {} layers, as a folder of PEFT for {} in {}\n",
                               opened.folder.model, opened.weights.string(), layers.size(), format, out.string()),

@@ -4,6 +4,7 @@
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
+#include "apps/output/output.h"
 #include "data/encoded_images.h"
 #include "data/image_inputs.h"
 #include "data/text/text_dataset.h"
@@ -32,6 +33,11 @@ void open(const fs::path& path, Device device, OpenedModel& opened) {
   const bool adapted = is_adapter_folder(path);
   opened.weights = opened.run && !adapted ? weights_path(path, "RUN") : path;
   std::optional<ModelFolder> folder = read_model_folder(opened.weights);
+  opened.texts = folder ? folder->config.parent_path() : fs::path();
+  if (adapted && !folder && !opened.run) {  // PEFT writes no config.json
+    folder = describe_adapter(path);
+    opened.texts = tokenizer_texts(path).empty() ? folder->config.parent_path() : path;
+  }
   if (!folder && !opened.run)
     reject("{}: expected a run, one of its checkpoints, or a folder with a config.json that says what the model is",
            path.string());
@@ -49,7 +55,9 @@ void open(const fs::path& path, Device device, OpenedModel& opened) {
     load_weights(*opened.model, weights.files, weights.options);
   }
   opened.model->set_training(false);
+  require_head(*folder, describe_model(folder->model, folder->hyper_parameters).hyper_parameters);
   opened.folder = std::move(*folder);
+  for (const std::string& note : opened.folder.notes) print_error(fmt::format("lacuna: note: {}\n", note));
 }
 
 }  // namespace
@@ -124,10 +132,14 @@ std::unique_ptr<const InputReader> OpenedModel::reader(std::int64_t max_length) 
   if (input.collation == Collation::stacked)
     reject("{}: predict makes inputs of images and texts, and the model takes {}", weights.string(), input.name);
   if (max_length > size) reject("--max-length: expected at most {}, as the model takes, got {}", size, max_length);
-  const fs::path tokenizer = folder.config.parent_path();
-  if (!folder.config.empty() && !tokenizer_texts(tokenizer).empty())
-    return text_inputs({.max_length = std::max<std::int64_t>(3, max_length > 0 ? max_length : size)},
-                       {.model = tokenizer});
+  if (!texts.empty() && !tokenizer_texts(texts).empty()) {
+    auto inputs =
+        text_inputs({.max_length = std::max<std::int64_t>(3, max_length > 0 ? max_length : size)}, {.model = texts});
+    if (const std::int64_t known = inputs->fields().front().below; known > input.below)
+      reject("{}: the tokenizer has ids below {}, and the model takes those below {}", texts.string(), known,
+             input.below);
+    return inputs;
+  }
   if (!run) reject("{}: expected a tokenizer beside the weights: tokenizer.json or vocab.txt", weights.string());
   // The run's data set has the tokenizer that checkpoints of an earlier version lack.
   const Experiment past = experiment_of(*run);

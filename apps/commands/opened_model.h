@@ -27,6 +27,7 @@ struct OpenedModel {
   std::optional<RunFolder> run{};   // nothing: the model is from a folder
   Tree configuration{};             // of the run
   std::filesystem::path weights{};  // a file or folder
+  std::filesystem::path texts{};    // the folder that may hold a tokenizer; empty: none
   ModelFolder folder{};             // the config.json beside the weights, or the same from the run's configuration
   std::unique_ptr<Model> model{};   // with adapters, if it was trained with them
 

@@ -10,6 +10,7 @@
 #include "data/files/input_file.h"
 #include "data/files/picture_names.h"
 #include "data/images/image_reader.h"
+#include "data/text/table.h"
 #include "models/prediction.h"
 
 #include <fmt/ranges.h>
@@ -17,9 +18,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -28,6 +27,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 namespace lacuna::apps {
 namespace {
@@ -38,7 +38,10 @@ namespace fs = std::filesystem;
 struct Input {
   std::string name, place;  // in results, and in messages
   std::function<std::string()> read;
+  ordered_json row{};  // of a table, by column
 };
+/// Thrown where nobody reads the predictions any more, as behind `head`.
+struct ReaderLeft {};
 using TakeInput = std::function<void(Input)>;
 
 /// A file, a pipe or a device, as `<(command)`; `-`: standard input.
@@ -94,11 +97,46 @@ void each_image(const std::vector<std::string>& paths, const TakeInput& take) {
   }
 }
 
+std::optional<TableFormat> table_format(const std::string& file) {
+  const std::string extension = lower_case(fs::path(file).extension().string());
+  if (extension == ".csv") return TableFormat::csv;
+  if (extension == ".tsv") return TableFormat::tsv;
+  if (extension == ".jsonl" || extension == ".json" || extension == ".ndjson") return TableFormat::json_lines;
+  return {};
+}
+
+/// The rows of a table; `columns` name the text, and perhaps a second one behind a tab.
+void each_row(const std::string& file, TableFormat format, std::vector<std::string> columns, const TakeInput& take) {
+  Table table(file, {.format = format});
+  if (columns.empty()) columns = {usual_column(table.columns(), {"text", "sentence", "review", "content"})};
+  for (const std::string& column : columns)
+    if (std::ranges::find(table.columns(), column) == table.columns().end())
+      reject("{}: expected --column with the name of the column of texts: there are {}", file,
+             fmt::join(table.columns(), ", "));
+  table.select(table.columns());
+  table.scan([&](const TableRow& row) {
+    ordered_json values;
+    for (std::size_t i = 0; i < row.cells.size(); ++i)
+      values[table.columns()[i]] =
+          row.cells[i].is_list ? ordered_json(row.cells[i].items) : ordered_json(row.cells[i].text);
+    std::string text;
+    for (const std::string& column : columns) {
+      if (!values[column].is_string()) reject("{}:{}: expected a text in `{}`, got a list", file, row.line, column);
+      text += (column == columns.front() ? "" : "\t") + values[column].get<std::string>();
+    }
+    take({text, fmt::format("{}:{}", file, row.line), [text] { return text; }, std::move(values)});
+    return false;
+  });
+}
+
 /// Texts of the command line, or the lines of a file or of standard input.
 void each_text(const std::vector<std::string>& texts, const std::string& input, const TakeInput& take) {
   const auto take_text = [&](const std::string& text, std::string place) {
     take({text, std::move(place), [&] { return text; }});
   };
+  for (const std::string& text : texts)
+    if (std::error_code ignored; fs::is_regular_file(text, ignored))
+      reject("{0}: is a file, not a text: `--input {0}` takes its lines, or the rows of a table", text);
   for (const std::string& text : texts) take_text(text, fmt::format("`{}`", text));
   if (!texts.empty()) return;
   const bool standard = input.empty() || input == "-";
@@ -186,7 +224,14 @@ class Predict {
         ->type_name("K")
         ->check(CLI::Range(1, 1'000'000));
     app.add_flag("--json", json_, "a line of JSON for each image; texts always have one");
-    app.add_option("--input", file_, "a file with a text on each line; -: standard input")->type_name("FILE");
+    app.add_option("--input", file_,
+                   "a file with a text on each line, or a table (.csv, .tsv, .jsonl), whose rows stand with their "
+                   "predictions; -: standard input")
+        ->type_name("FILE");
+    app.add_option("--column", columns_, "column of a table's texts; given again, that of second ones")
+        ->type_name("NAME")
+        ->expected(1)
+        ->take_all();
     app.add_flag("--pairs", pairs_, "each input is two texts with a tab between them");
     app.add_option("--max-length", max_length_,
                    "tokens of a text at most, the rest is cut off; 0: as many as the model takes")
@@ -204,6 +249,10 @@ class Predict {
       reject("{}: is a model of images, and --input, --pairs and --max-length are for texts", from_);
     if (!images && top_ > 0) reject("{}: is a model of texts, and --top is for images", from_);
     if (!inputs_.empty() && !file_.empty()) reject("expected texts or --input, got both");
+    const std::optional<TableFormat> table = table_format(file_);
+    if (!columns_.empty() && !table) reject("--column: expected --input with a table (.csv, .tsv, .jsonl)");
+    if (columns_.size() > 2) reject("--column: expected one or two columns, got {}", columns_.size());
+    pairs_ = pairs_ || columns_.size() == 2;
     constexpr std::int64_t most_named = 5;
     if (images && top_ == 0) top_ = most_named;
     json_ = json_ || !images;
@@ -229,11 +278,17 @@ class Predict {
       batch.push_back(std::move(input));
       if (batch.size() == most_samples) run_batch();
     };
-    if (images)
-      each_image(inputs_, take);
-    else
-      each_text(inputs_, file_, take);
-    run_batch();
+    try {
+      if (images)
+        each_image(inputs_, take);
+      else if (table)
+        each_row(file_, *table, columns_, take);
+      else
+        each_text(inputs_, file_, take);
+      run_batch();
+    } catch (const ReaderLeft&) {
+      return 0;
+    }
     if (unread > 0) reject("{} input{} could not be read", unread, unread == 1 ? "" : "s");
     return 0;
   }
@@ -264,21 +319,23 @@ class Predict {
 
   void print(const std::vector<Input>& inputs, const std::vector<Prediction>& predictions, const char* key) const {
     expect(predictions.size() == inputs.size(), "{} predictions for {} inputs", predictions.size(), inputs.size());
+    std::string lines;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!is_finite(predictions[i])) fail("{}: the model's output is not finite", inputs[i].place);
       if (!json_) {
-        fmt::print("{}: {}\n", inputs[i].name, to_text(predictions[i], top_));
+        lines += fmt::format("{}: {}\n", inputs[i].name, to_text(predictions[i], top_));
         continue;
       }
       ordered_json line{{key, inputs[i].name}};
+      if (!inputs[i].row.is_null()) line["row"] = inputs[i].row;
       add_to(line, predictions[i], top_);
-      fmt::print("{}\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+      lines += line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
     }
-    if (std::fflush(stdout) != 0) fail("standard output cannot be written: {}", std::strerror(errno));
+    if (!print_output(lines)) throw ReaderLeft{};
   }
 
   std::string from_, file_;
-  std::vector<std::string> inputs_;
+  std::vector<std::string> inputs_, columns_;
   std::int64_t max_length_ = 0, top_ = 0;
   bool pairs_ = false, json_ = false;
 };

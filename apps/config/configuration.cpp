@@ -209,18 +209,54 @@ void recognize_data(Tree& root, const std::shared_ptr<OpenedFiles>& files) {
   for (const auto& [key, value] : found.settings) add(key, value.text);
 }
 
-/// Takes over the order of the classes of a model folder if the data set has the same ones in another order.
-void take_label_order(const std::vector<std::string>& labels, Experiment& experiment) {
-  std::vector<std::string>& classes = experiment.samples.classes;
+/// Puts the data's classes into the order of a model's where both are the same by name. Evaluations may see fewer;
+/// others are refused there, while in training the head starts anew.
+void take_classes(const std::vector<std::string>& labels, bool evaluates, Experiment& experiment) {
   const Field* const list = find_class_list(dataset_kinds().get(experiment.data.name).options);
   OptionValues& settings = experiment.data.source.settings;
-  if (list == nullptr || settings.contains(list->name) || labels == classes ||
-      !std::ranges::is_permutation(labels, classes))
-    return;
-  const std::string names = fmt::format("{}", fmt::join(labels, ", "));
-  if (class_names(names) != labels) return;  // names with commas
-  settings[std::string(list->name)] = names;
-  classes = labels;
+  const auto given = list == nullptr ? settings.end() : settings.find(list->name);
+  const bool is_open = list != nullptr && (given == settings.end() || given->second.text.empty());
+  const auto describe = [&] {
+    experiment.samples = describe_dataset(experiment.data.name, dataset_options(experiment, Split::train));
+  };
+  const auto set = [&](const std::vector<std::string>& names) {
+    settings[std::string(list->name)] = class_setting(names);
+    describe();
+  };
+  try {
+    describe();
+  } catch (const Error& error) {  // perhaps data of fewer classes than a data set of its own has
+    if (!evaluates || !is_open || labels.empty() || error.fault() != Fault::input) throw;
+    try {
+      return set(labels);
+    } catch (const Error&) {
+      settings.erase(std::string(list->name));
+    }
+    throw;
+  }
+  const std::vector<std::string>& classes = experiment.samples.classes;
+  if (labels.empty() || classes.empty()) return;
+  const std::optional<JoinedClasses> joined = join_classes(labels, std::ssize(labels), classes);
+  if (evaluates && !joined) reject("data: the model lacks classes of the data: {}", both_lists(labels, classes));
+  if (!joined || !is_open || joined->is_same(std::ssize(labels))) return;
+  if (evaluates || classes.size() == labels.size()) set(in_order_of_model(*joined, labels, classes));
+}
+
+/// The task that a folder says its model is for, where the data's labels are those of that task.
+void take_task(const std::string& problem, bool evaluates, Experiment& experiment) {
+  const SampleField* const target = find_target(experiment.samples.fields);
+  if (problem != "multi_label_classification" && problem != "regression") return;
+  const int rank = problem == "regression" ? 0 : 1;
+  for (const std::string& name : tasks().names()) {
+    const TaskKind& kind = tasks().get(name);
+    if (kind.problem != problem || kind.heads) continue;
+    if (target != nullptr && target->dtype == DType::f32 && target->shape.rank() == rank)
+      experiment.task.name = name;
+    else if (evaluates)
+      reject(
+          "the folder's `problem_type` is {}, and the data set {} has other labels; task.name says how to judge them",
+          problem, experiment.data.name);
+  }
 }
 
 /// Gives the model as many input channels as `data.channels` says, unless the model's section says how many.
@@ -233,10 +269,10 @@ void take_channels(const TreeEntry* model, Experiment& experiment) {
 }
 
 /// Describes the data set, and the model with as many outputs as the data set asks for.
-void open(Experiment& experiment, const std::vector<std::string>& labels) {
+void open(Experiment& experiment, const std::vector<std::string>& labels, const std::string& problem, bool evaluates) {
   experiment.data.images.image_size = image_size_of(experiment.architecture);
-  experiment.samples = describe_dataset(experiment.data.name, dataset_options(experiment, Split::train));
-  take_label_order(labels, experiment);
+  take_classes(labels, evaluates, experiment);
+  take_task(problem, evaluates, experiment);
   const DatasetInfo& samples = experiment.samples;
   std::int64_t& outputs = experiment.model.num_classes;
   if (const SampleField* const target = find_target(samples.fields); outputs == 0 && !samples.classes.empty())
@@ -249,7 +285,20 @@ void open(Experiment& experiment, const std::vector<std::string>& labels) {
   experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));
 }
 
-Experiment from_tree(Tree root, Problems& problems,
+bool says(const Tree& root, std::string_view section, std::string_view key) {
+  const TreeEntry* const found = root.find(section);
+  return found != nullptr && found->value.find(key) != nullptr;
+}
+
+/// The task of the folder's head, in an evaluation that names none; training learns any task.
+void take_task_of_head(const ModelFolder& folder, Experiment& experiment) {
+  const Tree* const head = find_value(folder.hyper_parameters, "head");
+  if (head == nullptr || *head == Tree("classification")) return;
+  for (const std::string& name : tasks().names())
+    if (const TaskKind& kind = tasks().get(name); kind.problem == head->text) experiment.task.name = name;
+}
+
+Experiment from_tree(Tree root, Problems& problems, const Evaluated* evaluated,
                      std::shared_ptr<OpenedFiles> opened = std::make_shared<OpenedFiles>()) {
   Experiment experiment;
   experiment.data.source.files = std::move(opened);
@@ -271,6 +320,7 @@ Experiment from_tree(Tree root, Problems& problems,
   experiment.weights = experiment.model.from;
   const std::size_t others = problems.count();
   const std::optional<ModelFolder> folder = take_model(experiment, root, problems);
+  if (evaluated != nullptr && folder && !says(root, "task", "name")) take_task_of_head(*folder, experiment);
   const TreeEntry* const model = root.find("model");
   const TreeEntry* const named = model == nullptr ? nullptr : model->value.find("name");
   if (experiment.model.name.empty() && problems.count() == others && (named == nullptr || named->value.text.empty()))
@@ -285,10 +335,20 @@ Experiment from_tree(Tree root, Problems& problems,
     experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));
     take_images(experiment, root, folder ? folder->images : ImagePreparation(), channels_of(experiment.architecture));
     check_model(experiment, root, problems);
+    if (folder) {
+      try {
+        require_head(*folder, experiment.architecture.hyper_parameters);
+      } catch (const Error& error) {
+        problems.add(place_of(root, "model", "from"), error.what());
+      }
+    }
   }
   if (readable) {
     try {
-      open(experiment, folder ? folder->labels : std::vector<std::string>());
+      std::vector<std::string> classes = folder ? folder->labels : std::vector<std::string>();
+      if (evaluated != nullptr && !evaluated->classes.empty()) classes = evaluated->classes;
+      const bool task_is_open = folder && !says(root, "task", "name");
+      open(experiment, classes, task_is_open ? folder->problem : std::string(), evaluated != nullptr);
       validate(experiment, root, problems);
     } catch (const Error& error) {
       if (error.fault() != Fault::input || problems.empty()) throw;
@@ -303,11 +363,11 @@ Experiment from_tree(Tree root, Problems& problems,
 }  // namespace
 
 Experiment parse_configuration(const std::string& text, const std::string& source,
-                               std::span<const std::string> overrides) {
+                               std::span<const std::string> overrides, const Evaluated* evaluated) {
   Problems problems;
   Tree root = read_tree(text, source, problems);
   apply_overrides(root, overrides, problems);
-  return from_tree(std::move(root), problems);
+  return from_tree(std::move(root), problems, evaluated);
 }
 
 Experiment read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides) {
@@ -315,12 +375,12 @@ Experiment read_configuration(const std::filesystem::path& path, std::span<const
 }
 
 Experiment read_configuration(std::span<const std::string> files, std::span<const std::string> overrides,
-                              std::shared_ptr<OpenedFiles> opened) {
+                              std::shared_ptr<OpenedFiles> opened, const Evaluated* evaluated) {
   Problems problems;
   Tree root = read_tree(read_text(files.front()), files.front(), problems);
   for (const std::string& file : files.subspan(1)) lay_over(root, read_tree(read_text(file), file, problems));
   apply_overrides(root, overrides, problems);
-  return from_tree(std::move(root), problems, std::move(opened));
+  return from_tree(std::move(root), problems, evaluated, std::move(opened));
 }
 
 std::string to_yaml(const Configuration& configuration) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace lacuna::apps {
 
@@ -34,15 +35,22 @@ struct Experiment : Configuration {
   bool image_gradient = false;  // whether a synthetic step computes the gradient of its inputs
 };
 
+/// A model that a configuration is read to evaluate, not to train: the data's classes are joined to its own by name,
+/// and may be fewer.
+struct Evaluated {
+  std::vector<std::string> classes{};  // of a checkpoint; empty: those of the folder in model.from
+};
+
 /// Reads a file and then `key=value` overrides. Refuses with all problems at once, each with its place in the file.
 Experiment read_configuration(const std::filesystem::path& path, std::span<const std::string> overrides);
 /// The same for one or more files. A later file replaces single keys of earlier ones, or a whole section if it names
 /// the section's model, data set, optimizer, schedule or policy. Configurations that share `opened` read a data set's
 /// files once.
 Experiment read_configuration(std::span<const std::string> files, std::span<const std::string> overrides,
-                              std::shared_ptr<OpenedFiles> opened = std::make_shared<OpenedFiles>());
+                              std::shared_ptr<OpenedFiles> opened = std::make_shared<OpenedFiles>(),
+                              const Evaluated* evaluated = nullptr);
 /// The same from text; `source` names it in messages.
 Experiment parse_configuration(const std::string& text, const std::string& source,
-                               std::span<const std::string> overrides = {});
+                               std::span<const std::string> overrides = {}, const Evaluated* evaluated = nullptr);
 
 }  // namespace lacuna::apps

@@ -193,7 +193,8 @@ void check_inputs(const DatasetInfo& data, const Model& model, const Configurati
 }
 
 /// Checks that the model takes the data set's token ids and sequence lengths.
-void check_tokens(const DatasetInfo& data, const Model& model, const Configuration& c) {
+void check_tokens(const DatasetInfo& data, const Model& model, const Experiment& c) {
+  const Tree* const longest = find_value(c.architecture.hyper_parameters, "max_seq_length");
   for (const SampleField& input : model.inputs()) {
     const auto field = std::ranges::find(data.fields, input.name, &SampleField::name);
     if (input.collation == Collation::stacked || field == data.fields.end()) continue;
@@ -204,9 +205,24 @@ void check_tokens(const DatasetInfo& data, const Model& model, const Configurati
     if (field->shape.front() > input.shape.front())
       reject(
           "data: {} gives texts of up to {} tokens (data.max_length or data.length cuts them), and the model takes {}: "
-          "expected data.max_length={} or less, or a larger model.max_position_embeddings",
-          c.data.name, field->shape.front(), input.shape.front(), input.shape.front());
+          "expected data.max_length={} or less, or a larger {}",
+          c.data.name, field->shape.front(), input.shape.front(), input.shape.front(),
+          longest != nullptr && *longest == Tree(input.shape.front()) ? "model.max_seq_length"
+                                                                      : "model.max_position_embeddings");
   }
+}
+
+/// The setting that gives labels the form that a task reads, where there is one.
+std::string way_to_labels(const SampleField& wanted, const SampleField& given, const Experiment& c) {
+  const Options& options = dataset_kinds().get(c.data.name).options;
+  if (find_class_list(options) == nullptr) return {};
+  if (wanted.dtype == DType::f32 && wanted.shape.rank() == 0 && given.dtype == DType::i64)
+    return "; data.labels=numbers reads them as numbers";
+  if (wanted.dtype == DType::f32 && given.dtype == DType::i64 && options.find("separator") != nullptr)
+    return "; data.separator splits several labels";
+  if (wanted.dtype == DType::i64 && given.dtype == DType::f32)
+    return given.shape.rank() == 0 ? "; task.name=regression predicts numbers" : "; task.name=multi_label learns them";
+  return {};
 }
 
 /// Checks that the data set has the targets that the task reads.
@@ -228,11 +244,15 @@ void check_task(const Experiment& c, const Tree& root, Problems& problems) {
     check_classes(c, *task);
     for (const SampleField& target : task->targets()) {
       if (target.name == sample_draw) continue;  // of every data set of tokens
+      if (std::ranges::find(data.fields, target.name, &SampleField::name) == data.fields.end())
+        reject("task {}: expected a data set with `{}`, and {} gives {}", c.task.name, target.name, c.data.name,
+               to_string(data.fields));
       const SampleField& field = field_of(data.fields, target.name);
       const bool one_length = target.collation == Collation::stacked;
       if (field.dtype != target.dtype || (one_length && !(field.shape == target.shape)))
-        reject("task {}: expected a data set with {} {} {}, and {} has {} {}", c.task.name, target.name,
-               name_of(target.dtype), target.shape, c.data.name, name_of(field.dtype), field.shape);
+        reject("task {}: expected a data set with {} {} {}, and {} has {} {}{}", c.task.name, target.name,
+               name_of(target.dtype), target.shape, c.data.name, name_of(field.dtype), field.shape,
+               way_to_labels(target, field, c));
     }
   });
 }

@@ -17,13 +17,6 @@
 namespace lacuna::apps {
 namespace {
 
-void print(const std::string& text) {
-  if (text.empty()) return;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
-  if (errno == EPIPE) return;  // a reader that has enough, as `head`
-  reject("cannot write to standard output: {}", last_system_error());
-}
-
 /// Why a file cannot be written, so that it is said before the work rather than after; empty where it can.
 std::string refusal_to_write(const std::string& file) {
   namespace fs = std::filesystem;
@@ -47,6 +40,13 @@ namespace {
 bool is_silent = false;
 }
 
+bool print_output(const std::string& text) {
+  if (text.empty()) return true;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return true;
+  if (errno == EPIPE) return false;
+  reject("cannot write to standard output: {}", last_system_error());
+}
+
 void print_error(const std::string& text) {
   if (!is_silent) std::fputs(text.c_str(), stderr);
 }
@@ -60,10 +60,13 @@ void Report::declare(CLI::App& app) {
 }
 
 void Report::write(const std::string& text, const nlohmann::ordered_json& json) const {
-  if (for_people()) print(text);
+  if (for_people()) print_output(text);
   if (file_.empty()) return;
   const std::string content = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  if (!for_people()) return print(content);
+  if (!for_people()) {
+    print_output(content);
+    return;
+  }
   std::error_code ignored;
   if (!std::filesystem::exists(file_, ignored) || std::filesystem::is_regular_file(file_, ignored))
     return write_file_atomically(file_, content);

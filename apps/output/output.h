@@ -11,6 +11,9 @@ class App;
 
 namespace lacuna::apps {
 
+/// Writes to standard output. False: nobody reads it any more, as behind `head`.
+bool print_output(const std::string& text);
+
 /// Writes to standard error, which may be gone: a terminal that was closed, a full disk under a log.
 void print_error(const std::string& text);
 /// From now on print_error does nothing: another process says the same.

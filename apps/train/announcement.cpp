@@ -59,6 +59,10 @@ std::vector<std::string> announce_weights(const Experiment& experiment, const Se
   if (!setup.freeze_matches().empty()) lines.push_back(frozen_parameters(experiment, setup, frozen));
   if (!resumed) {
     warn_of_other_statistics(experiment);
+    if (!experiment.model.from.empty() && !dataset_kinds().get(experiment.data.name).reads_files)
+      print_error(fmt::format(
+          "lacuna: warning: the weights of {} are trained on the made-up data set {}: data.path names data\n",
+          experiment.model.from, experiment.data.name));
     if (experiment.model.from.empty() && setup.trainable_count() < setup.parameter_count())
       print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
   }
@@ -66,6 +70,7 @@ std::vector<std::string> announce_weights(const Experiment& experiment, const Se
   if (!setup.weights_file().empty() && !resumed)
     lines.push_back(fmt::format("weights from {}{}{}", setup.weights_file().string(),
                                 setup.weights_notes().empty() ? "" : "; ", fmt::join(setup.weights_notes(), "; ")));
+  for (std::string& note : setup.task().notes()) lines.push_back(std::move(note));
   if (const ProbeHeads* const heads = setup.heads()) {
     std::vector<double> rates = heads->rates();
     for (double& rate : rates) rate *= experiment.optimizer.lr;

@@ -9,6 +9,7 @@
 #include "autograd/policies/planned.h"
 #include "autograd/tape.h"
 #include "core/parallel.h"
+#include "data/class_names.h"
 #include "data/class_sampler.h"
 #include "data/tensor_dataset.h"
 #include "models/folders/folder.h"
@@ -45,13 +46,25 @@ OpenedWeights open_weights(const std::filesystem::path& from) {
   }
 }
 
-/// The first number whose label is another in the folder than in the data set, where both have the same labels.
-std::optional<std::size_t> misplaced_label(const std::vector<std::string>& folder,
-                                           const std::vector<std::string>& data) {
-  if (folder.size() != data.size() || !std::ranges::is_permutation(folder, data)) return {};
-  const auto differs = std::ranges::mismatch(folder, data).in1;
-  if (differs == folder.end()) return {};
-  return static_cast<std::size_t>(differs - folder.begin());
+/// Whether a folder's head is for other classes than the data's, which only training may go on from. Adds a note where
+/// names do not decide that.
+bool is_for_other_classes(const ModelFolder& folder, const Experiment& experiment, const Model& model, bool training,
+                          std::vector<std::string>* notes) {
+  const std::vector<std::string>& classes = experiment.samples.classes;
+  const std::int64_t count = model.num_classes();
+  if (model.heads().empty() || count != std::ssize(classes) || folder.label_offset > 0) return false;
+  const auto stored = folder.labels.empty() ? count : std::ssize(folder.labels);
+  const std::optional<JoinedClasses> joined = join_classes(folder.labels, stored, classes);
+  const bool same = joined && joined->is_same(count);
+  if (!same && !training)
+    reject("{}: expected data with the model's classes in their order: {}; data.labels names them in their order",
+           folder.config.string(), both_lists(folder.labels, classes));
+  if (notes == nullptr || stored != count) return !same;
+  if (!same) notes->push_back(fmt::format("the classifier starts anew: {}", both_lists(folder.labels, classes)));
+  if (same && joined->by_place)
+    notes->push_back(fmt::format("classes are joined by number, since names are on one side alone: {}",
+                                 both_lists(folder.labels, classes)));
+  return !same;
 }
 
 /// The folder that `key` names, of a run one of its checkpoints.
@@ -68,7 +81,7 @@ std::filesystem::path folder_of(const std::filesystem::path& from, std::string_v
 }
 
 /// Adapters as the configuration says, on top of loaded weights.
-LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head) {
+LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head, std::vector<std::string>& notes) {
   const Configuration::Adapter& adapter = experiment.adapter;
   const std::vector<std::string> all{"all-linear"};
   const std::string& from = experiment.weights;
@@ -87,7 +100,12 @@ LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head) {
   options.base = base;
   for (const auto& [name, value] : adapter.options) options.settings.insert_or_assign(name, value);
   add_adapters(model, options);
-  return model.context().device == Device::meta ? folder.check(model, new_head) : folder.load(model, new_head);
+  const std::optional<ModelFolder> described = read_model_folder(path);
+  const bool other = described && is_for_other_classes(*described, experiment, model, new_head, &notes);
+  const AdapterFolder::Head head = other      ? AdapterFolder::Head::kept
+                                   : new_head ? AdapterFolder::Head::kept_for_other_shapes
+                                              : AdapterFolder::Head::loaded;
+  return model.context().device == Device::meta ? folder.check(model, head) : folder.load(model, head);
 }
 
 /// Into `made`, the weights of model.from.
@@ -95,7 +113,11 @@ void load_base(const Experiment& experiment, bool new_head, MadeModel& made) {
   OpenedWeights opened = open_weights(experiment.weights);
   const WeightFiles& file = opened.weights.files;
   LoadOptions& options = opened.weights.options;
-  options.new_head = new_head;
+  // A head that the adapter brings takes the place of one for other classes.
+  const bool brought = !experiment.adapter.from.empty();
+  options.new_head = new_head || brought;
+  options.other_classes = opened.folder && is_for_other_classes(*opened.folder, experiment, *made.model,
+                                                                options.new_head, brought ? nullptr : &made.notes);
   const bool planned = made.model->context().device == Device::meta;
   made.weights = planned ? check_weights(*made.model, file, options) : load_weights(*made.model, file, options);
   made.file = file.path();
@@ -105,14 +127,6 @@ void load_base(const Experiment& experiment, bool new_head, MadeModel& made) {
   if (!loaded.left_out.empty()) made.notes.push_back(fmt::format("left out: {}", fmt::join(loaded.left_out, ", ")));
   if (!opened.folder) return;
   made.notes.insert(made.notes.end(), opened.folder->notes.begin(), opened.folder->notes.end());
-  const std::vector<std::string>& labels = experiment.samples.classes;
-  if (const auto number = misplaced_label(opened.folder->labels, labels); number && !loaded.new_head) {
-    const std::string difference =
-        fmt::format("label {} is {} in {}, and {} in the data set {}", *number, opened.folder->labels[*number],
-                    opened.folder->config.string(), labels[*number], experiment.data.name);
-    if (!new_head) reject("{}: its classes have another order", difference);
-    made.notes.push_back(difference);
-  }
 }
 
 }  // namespace
@@ -125,10 +139,62 @@ MadeModel make_model(const Experiment& experiment, Device device, bool new_head)
   if (!made.model || made.model->context().dtype != type)
     made.model = experiment.architecture.build(
         {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = type});
-  // A head that the adapter brings takes the place of one for other classes.
-  if (!experiment.weights.empty()) load_base(experiment, new_head || !experiment.adapter.from.empty(), made);
-  if (experiment.adapter.used()) made.adapter = adapt(experiment, *made.model, new_head);
+  if (!experiment.weights.empty()) load_base(experiment, new_head, made);
+  if (experiment.adapter.used()) made.adapter = adapt(experiment, *made.model, new_head, made.notes);
   return made;
+}
+
+namespace {
+
+std::map<std::string, std::string> identity_of(const std::filesystem::path& checkpoint) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(checkpoint / manifest_file, ignored)) return {};
+  return read_progress(checkpoint).identity;
+}
+
+/// The folder of an adapter's base, which must exist.
+std::filesystem::path base_of(const AdapterFolder& adapter) {
+  const std::filesystem::path base = adapter.base();
+  if (base.empty()) reject("{}: expected the base in `base_model_name_or_path`, got none", adapter.path().string());
+  std::error_code ignored;
+  if (!std::filesystem::exists(base, ignored))
+    reject(
+        "{} is an adapter of the weights in {}, which does not exist (any more); adapter_config.json names the base in "
+        "`base_model_name_or_path`",
+        adapter.path().string(), base.string());
+  return base;
+}
+
+}  // namespace
+
+ModelFolder describe_adapter(const std::filesystem::path& folder) {
+  const AdapterFolder stored(folder);
+  const std::filesystem::path base = base_of(stored);
+  std::optional<ModelFolder> described = read_model_folder(weights_path(base, "base_model_name_or_path"));
+  if (!described) reject("{}: expected a folder with a config.json, the base of {}", base.string(), folder.string());
+  const auto replace = [&](const char* key, Tree value) {
+    std::erase_if(described->hyper_parameters, [&](const HyperParameter& one) { return one.key == key; });
+    described->hyper_parameters.push_back({key, std::move(value)});
+  };
+  const ModelDescription model = describe_model(described->model, described->hyper_parameters);
+  const std::string_view head = head_of_peft_task(stored.task_type(), folder.string());
+  if (!head.empty() && model.options.find("head") != nullptr) replace("head", std::string(head));
+  const std::unique_ptr<Model> plain =
+      build_model(described->model, described->hyper_parameters, {.device = Device::meta});
+  const AdapterFolder adapter(folder, tensor_names_of(model.family));
+  if (const std::int64_t outputs = adapter.head_outputs(*plain); outputs > 0 && outputs != plain->num_classes()) {
+    replace("num_classes", outputs);
+    described->labels.clear();
+  }
+  return std::move(*described);
+}
+
+void require_same_base(const std::filesystem::path& checkpoint, const Model& model) {
+  const std::map<std::string, std::string> trained = identity_of(checkpoint);
+  if (const auto hash = trained.find("weights of model.from");
+      hash != trained.end() && model.adaptation() && model.adaptation()->base_hash != hash->second)
+    reject("{}: the weights in {} are not those that the adapter was trained on", checkpoint.string(),
+           model.adaptation()->base);
 }
 
 std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described,
@@ -137,30 +203,35 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
   const fs::path average = folder / average_folder;
   const AdapterFolder adapter(is_adapter_folder(average) ? average : folder,
                               tensor_names_of(describe_model(described.model, described.hyper_parameters).family));
-  std::error_code ignored;
-  const std::map<std::string, std::string> trained = fs::exists(folder / manifest_file, ignored)
-                                                         ? read_progress(folder).identity
-                                                         : std::map<std::string, std::string>();
-  const auto seed = trained.find("train.seed"), hash = trained.find("weights of model.from");
-  std::unique_ptr<Model> model =
-      build_model(described.model, described.hyper_parameters,
-                  {.device = device, .seed = seed == trained.end() ? 1 : std::stoull(seed->second), .dtype = dtype});
-  const fs::path base = adapter.base();
-  if (base.empty() && seed == trained.end())
-    reject("{}: expected the folder of the base in `base_model_name_or_path`, got none", adapter.path().string());
-  if (!base.empty()) {
-    if (!fs::exists(base, ignored))
-      reject("{} is an adapter of the weights in {}, which does not exist (any more)", folder.string(), base.string());
-    const OpenedWeights opened = open_weights(base);
-    LoadOptions options = opened.weights.options;
-    options.new_head = true;
-    load_weights(*model, opened.weights.files, options);
-  }
-  AdapterOptions options = adapter.options(*model);
-  options.base = base.string();
-  add_adapters(*model, options);
-  if (hash != trained.end() && model->adaptation()->base_hash != hash->second)
-    reject("{}: the weights in {} are not those that the adapter was trained on", folder.string(), base.string());
+  const std::map<std::string, std::string> trained = identity_of(folder);
+  const auto seed = trained.find("train.seed");
+  const bool of_run = seed != trained.end();
+  const auto made = [&](bool other_classes) {
+    std::unique_ptr<Model> model =
+        build_model(described.model, described.hyper_parameters,
+                    {.device = device, .seed = of_run ? std::stoull(seed->second) : 1, .dtype = dtype});
+    const fs::path base = of_run && adapter.base().empty() ? fs::path() : base_of(adapter);
+    if (!base.empty()) {
+      const OpenedWeights opened = open_weights(base);
+      LoadOptions options = opened.weights.options;
+      options.new_head = true;
+      options.other_classes = other_classes;
+      const LoadedWeights loaded = load_weights(*model, opened.weights.files, options);
+      if (loaded.new_head && adapter.head_outputs(*model) == 0)
+        reject("{}: expected the weights of the head {}, which {} lacks too", folder.string(),
+               fmt::join(model->heads(), ", "), base.string());
+    }
+    AdapterOptions options = adapter.options(*model);
+    options.base = base.string();
+    add_adapters(*model, options);
+    return model;
+  };
+  // The base's hash has its head in it, which the run has drawn anew for other classes.
+  std::unique_ptr<Model> model = made(false);
+  if (const auto hash = trained.find("weights of model.from");
+      hash != trained.end() && model->adaptation()->base_hash != hash->second)
+    model = made(true);
+  require_same_base(folder, *model);
   adapter.load(*model);
   return model;
 }

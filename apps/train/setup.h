@@ -38,6 +38,12 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
 /// heads keep their initial values where the file has none, or others.
 MadeModel make_model(const Experiment& experiment, Device device, bool new_head);
 
+/// The description of a folder that PEFT has written, which names its base.
+ModelFolder describe_adapter(const std::filesystem::path& folder);
+
+/// Refuses a base that is another one than the checkpoint's adapter was trained on.
+void require_same_base(const std::filesystem::path& checkpoint, const Model& model);
+
 /// The model of a folder with an adapter and a config.json, such as a checkpoint, whose description is `described`:
 /// with the weights of the base that the adapter names, which must be those it was trained on.
 std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described,

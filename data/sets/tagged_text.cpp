@@ -223,6 +223,19 @@ OpenedTagged open_tagged(const DatasetOptions& options) {
   return opened;
 }
 
+/// Recognises JSON lines of words and tags, or a folder with such a training file.
+Recognition recognize_tagged(const fs::path& path, OpenedFiles&) {
+  std::error_code unused;
+  const bool is_folder = fs::is_directory(path, unused);
+  for (const char* const extension : {".jsonl", ".json"}) {
+    const fs::path file = is_folder ? path / (std::string("train") + extension) : path;
+    if (file.extension() != extension || !fs::is_regular_file(file, unused)) continue;
+    if (const std::optional<WordKeys> keys = word_keys(file))
+      return {.certainty = 1, .settings = {{"words", keys->words}, {"tags", keys->tags}}};
+  }
+  return {};
+}
+
 const RegisterDataset tagged_text("tagged_text",
                                   {.describe = [](const DatasetOptions& options) { return open_tagged(options).info; },
                                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
@@ -230,7 +243,8 @@ const RegisterDataset tagged_text("tagged_text",
                                      return std::make_unique<TaggedText>(opened.info, opened.tokenizer, opened.file,
                                                                          opened.max_length);
                                    },
-                                   .options = TaggedOptions{}});
+                                   .options = TaggedOptions{},
+                                   .recognize = recognize_tagged});
 
 }  // namespace
 }  // namespace lacuna

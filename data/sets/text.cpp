@@ -23,7 +23,7 @@ const std::vector<std::string> text_extensions{"tsv", "csv", "jsonl", "json", "t
 struct OwnTextOptions : TextOptions {
   std::string validation, text, pair;
   bool separate = false;
-  std::string label, labels;
+  std::string label, labels, separator;
 
   static Fields fields() {
     using O = OwnTextOptions;
@@ -32,7 +32,11 @@ struct OwnTextOptions : TextOptions {
                   field("pair", &O::pair, "column of a second text; empty: none"),
                   field("separate", &O::separate,
                         "whether the second text is a sequence of its own, as for sentence embeddings"),
-                  field("label", &O::label, "column of the label; empty: detected"),
+                  field("label", &O::label,
+                        "column of the label, or several with commas, a 0 or 1 for each class; empty: detected"),
+                  field("separator", &O::separator,
+                        "separator between the labels of a text that may have several, as `;`; empty: it has one, or a "
+                        "list"),
                   field("labels", &O::labels, PathKind::if_text_file,
                         "names of the classes in their order, as `negative, positive`; `numbers`: labels are numbers "
                         "to predict; empty: detected")} +
@@ -53,11 +57,12 @@ TableFormat format_of(const fs::path& file) {
 }
 
 const std::vector<std::string> text_names{"text",   "sentence", "sentence1", "question", "question1", "premise",
-                                          "review", "content",  "document",  "query",    "text1"};
-const std::vector<std::string> pair_names{"pair",  "sentence2", "question2", "hypothesis",
-                                          "text2", "text_pair", "answer",    "passage"};
-const std::vector<std::string> label_names{"label", "labels", "class",  "category",
-                                           "score", "target", "rating", "gold_label"};
+                                          "review", "content",  "document",  "query",    "text1",     "anchor",
+                                          "tweet",  "comment",  "message",   "body"};
+const std::vector<std::string> pair_names{"pair",      "sentence2", "question2", "hypothesis", "text2",
+                                          "text_pair", "answer",    "passage",   "positive"};
+const std::vector<std::string> label_names{"label",      "labels",    "class", "category", "score",  "target", "rating",
+                                           "gold_label", "sentiment", "stars", "emotion",  "intent", "topic"};
 
 /// A column's number from 1; 0 if it is a name.
 std::size_t number_of(const std::string& column) {
@@ -74,6 +79,11 @@ bool is_word(const std::string& text) { return text.find_first_not_of("012345678
 void guess_by_content(const fs::path& file, TextColumns& columns) {
   const auto rows = first_rows(file, columns.table.format, 200);
   const std::size_t count = rows.front().size();
+  if (columns.separate && count == 2) {  // pairs without a label
+    if (columns.text.empty()) columns.text = "1";
+    if (columns.pair.empty()) columns.pair = "2";
+    return;
+  }
   if (count < 2 || count > 3)
     reject(
         "{}: expected a first row with the names of columns, or two columns (text and label) or three (text, pair, "
@@ -120,24 +130,37 @@ void refuse_hidden_header(const fs::path& file, const TextColumns& columns) {
         file.native(), fmt::join(rows.front(), "`, `"));
 }
 
+/// Whether the columns are two texts without a label.
+bool separate_pairs(const TextColumns& columns, const std::vector<std::string>& names) {
+  return columns.separate && columns.label.empty() && usual_column(names, label_names).empty();
+}
+
 TextColumns columns_of(const OwnTextOptions& own, const fs::path& file) {
   TextColumns columns{.table = {.format = format_of(file)},
                       .text = own.text,
                       .pair = own.pair,
                       .label = own.label,
-                      .separate = own.separate};
+                      .separate = own.separate,
+                      .label_separator = own.separator};
   const std::vector<std::string> names = Table(file, columns.table).columns();
   const auto known = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
+  if (own.label.find(',') != std::string::npos && !known(own.label)) {
+    columns.labels = class_names(own.label);
+    for (const std::string& name : columns.labels)
+      if (!known(name))
+        reject("data.label: expected columns of {}, got {}: there are {}", file.native(), name, fmt::join(names, ", "));
+    columns.label.clear();
+  }
   // The first row is a header if it contains the given names or a usual one.
   const bool given = !columns.text.empty() || !columns.label.empty();
   const auto names_one = [&](const std::string& column) {
     return !column.empty() && number_of(column) == 0 && known(column);
   };
-  const bool named = names_one(columns.text) || names_one(columns.label) || !usual_column(names, text_names).empty() ||
-                     !usual_column(names, label_names).empty();
+  const bool named = !columns.labels.empty() || names_one(columns.text) || names_one(columns.label) ||
+                     !usual_column(names, text_names).empty() || !usual_column(names, label_names).empty();
   if (columns.table.format != TableFormat::json_lines) columns.table.header = named;
   if (!columns.table.header) {
-    if (columns.text.empty() || columns.label.empty()) guess_by_content(file, columns);
+    if (columns.text.empty() || (columns.label.empty() && columns.labels.empty())) guess_by_content(file, columns);
     return columns;
   }
   const auto name_by_number = [&](std::string& column) {
@@ -153,9 +176,22 @@ TextColumns columns_of(const OwnTextOptions& own, const fs::path& file) {
     if (column.empty())
       reject("{}: expected data.{}, the name of a column: there are {}", file.native(), key, fmt::join(names, ", "));
   };
+  const auto other_than = [&](const std::string& name) { return name == names[0] ? names[1] : names[0]; };
+  if (names.size() == 2) {  // one name tells the other
+    if (columns.text.empty() && usual_column(names, text_names).empty() && !separate_pairs(columns, names))
+      columns.text = other_than(columns.label.empty() ? usual_column(names, label_names) : columns.label);
+    if (columns.label.empty() && usual_column(names, label_names).empty() && !columns.separate) {
+      if (columns.text.empty()) columns.text = usual_column(names, text_names);
+      columns.label = other_than(columns.text);
+    }
+  }
   settle(columns.text, text_names, "text");
-  settle(columns.label, label_names, "label");
-  if (columns.pair.empty() && !given) columns.pair = usual_column(names, pair_names);
+  if (columns.pair.empty() && (!given || columns.separate)) columns.pair = usual_column(names, pair_names);
+  if (columns.pair.empty() && columns.separate && names.size() == 2 && columns.label.empty())
+    columns.pair = other_than(columns.text);
+  const bool may_lack_label = columns.separate && !columns.pair.empty();
+  if (may_lack_label && columns.label.empty()) columns.label = usual_column(names, label_names);
+  if (columns.labels.empty() && !may_lack_label) settle(columns.label, label_names, "label");
   return columns;
 }
 
@@ -169,8 +205,9 @@ std::shared_ptr<const LabelledTable> table_of(const OwnTextOptions& own, const D
   const fs::path file = split_file(own.validation, options, text_extensions);
   const auto read = [&](const KnownLabels& known, const TextColumns& columns) {
     const std::string name =
-        fmt::format("{}\n{} {} {} {} {} {} {}", file.native(), columns.text, columns.pair, columns.label,
-                    columns.separate, columns.table.header, known.numbers, fmt::join(known.classes, "\n"));
+        fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{} {} {} {}\n{}", file.native(), columns.text, columns.pair, columns.label,
+                    fmt::join(columns.labels, ","), columns.label_separator, columns.separate, columns.table.header,
+                    known.numbers, known.multi_hot, fmt::join(known.classes, "\n"));
     return options.files->get<LabelledTable>(
         name, [&] { return std::make_shared<const LabelledTable>(read_labelled_table(file, columns, known)); });
   };
@@ -191,7 +228,9 @@ std::shared_ptr<const LabelledTable> table_of(const OwnTextOptions& own, const D
     columns = trained->columns;
     columns.table = table;
   }
-  return read({.numbers = trained->kind == LabelKind::number, .classes = trained->classes}, columns);
+  return read(
+      {.numbers = trained->kind == LabelKind::number, .classes = trained->classes, .multi_hot = trained->multi_hot},
+      columns);
 }
 
 std::string describe(const LabelledTable& table) {
@@ -199,7 +238,10 @@ std::string describe(const LabelledTable& table) {
       fmt::format("{}: {}{}, text in `{}`", table.table->path().native(), name_of(table.columns.table.format),
                   table.columns.table.header ? "" : " without a header", table.columns.text);
   if (!table.columns.pair.empty()) text += fmt::format(", pair in `{}`", table.columns.pair);
-  text += fmt::format(", labels in `{}`: ", table.columns.label);
+  if (table.kind == LabelKind::none) return text + ", no labels";
+  text += fmt::format(", labels in `{}`: ", table.columns.labels.empty()
+                                                ? table.columns.label
+                                                : fmt::format("{}", fmt::join(table.columns.labels, "`, `")));
   if (table.kind == LabelKind::number) return text + "numbers to predict";
   constexpr std::size_t shown = 8;
   const std::vector<std::string>& classes = table.classes;
@@ -225,7 +267,8 @@ OpenedText open_text(const DatasetOptions& options) {
     const SampleFields pair = pair_fields(fields);
     fields.insert(fields.end(), pair.begin(), pair.end());
   }
-  fields.push_back(label_field(opened.table->kind, std::ssize(opened.table->classes)));
+  if (opened.table->kind != LabelKind::none)
+    fields.push_back(label_field(opened.table->kind, std::ssize(opened.table->classes)));
   opened.info = {.name = "text",
                  .size = samples_to_use(options, opened.table->table->size()),
                  .fields = std::move(fields),
@@ -235,14 +278,25 @@ OpenedText open_text(const DatasetOptions& options) {
   return opened;
 }
 
+/// Whether a file is a table: of JSON, rows of values, or one list of them, other than SQuAD's one object.
+bool has_rows(const fs::path& file) {
+  if (format_of(file) != TableFormat::json_lines || lower_case(file.extension().string()) != ".json") return true;
+  try {
+    return usual_column(Table(file, {.format = TableFormat::json_lines}).columns(), {"data"}).empty();
+  } catch (const Error&) {  // an object over several lines
+    return false;
+  }
+}
+
 /// Recognises a table, or a folder with a training table.
 Recognition recognize_text(const fs::path& path, OpenedFiles&) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  for (const char* const extension : {".tsv", ".csv", ".jsonl"})
-    if (is_folder ? fs::is_regular_file(path / (std::string("train") + extension), ignored)
-                  : path.extension() == extension)
-      return {.certainty = 1};
+  for (const char* const extension : {".tsv", ".csv", ".jsonl", ".json", ".ndjson"}) {
+    const fs::path file = is_folder ? path / (std::string("train") + extension) : path;
+    if (lower_case(file.extension().string()) == extension && fs::is_regular_file(file, ignored) && has_rows(file))
+      return {.certainty = word_keys(file) ? 0 : 1};
+  }
   return {};
 }
 

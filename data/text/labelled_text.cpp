@@ -1,6 +1,7 @@
 #include "data/text/labelled_text.h"
 
 #include "core/error.h"
+#include "core/text.h"
 #include "data/text/utf8.h"
 
 #include <fmt/ranges.h>
@@ -8,8 +9,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <set>
+#include <type_traits>
 
 namespace lacuna {
 namespace {
@@ -19,7 +22,17 @@ std::optional<T> number_in(const std::string& text) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  if constexpr (std::is_floating_point_v<T>)
+    if (!std::isfinite(value)) return std::nullopt;
   return value;
+}
+
+/// A label as whole number without a fraction, as 1 for 1.0; others as they are.
+std::string plain(const std::string& label) {
+  if (label.find('.') == std::string::npos) return label;
+  const std::optional<double> number = number_in<double>(label);
+  if (!number || std::floor(*number) != *number || std::abs(*number) > 0x1p53) return label;
+  return std::to_string(static_cast<std::int64_t>(*number));
 }
 
 bool is_blank(std::string_view text) {
@@ -52,32 +65,122 @@ std::vector<std::string> classes_in(const RawLabels& raw, const std::filesystem:
     else
       names.insert(cell.text);
   }
-  std::int64_t highest = -1;
+  std::int64_t lowest = std::numeric_limits<std::int64_t>::max(), highest = -1;
   constexpr std::int64_t most = 1'000'000;
   for (const std::string& name : names) {
     const std::optional<std::int64_t> number = number_in<std::int64_t>(name);
     if (!number || *number < 0 || *number >= most || std::to_string(*number) != name)
       return {names.begin(), names.end()};
+    lowest = std::min(lowest, *number);
     highest = std::max(highest, *number);
   }
-  if (highest >= 2 * std::ssize(names) + 8)
+  if (highest - lowest >= 2 * std::ssize(names) + 8)
     reject(
-        "{}: expected labels from 0 to {}, as {} different ones should be, got {}: data.labels=numbers predicts "
-        "numbers as they are",
-        path.native(), names.size() - 1, names.size(), highest);
+        "{}: expected labels from {} to {}, as {} different ones should be, got {}: data.labels=numbers predicts "
+        "numbers as they are, and data.labels with the names of all classes takes them as names",
+        path.native(), lowest, lowest + std::ssize(names) - 1, names.size(), highest);
   std::vector<std::string> numbered;
-  for (std::int64_t i = 0; i <= highest; ++i) numbered.push_back(std::to_string(i));
+  for (std::int64_t i = lowest; i <= highest; ++i) numbered.push_back(std::to_string(i));
   return numbered;
+}
+
+bool are_all_numbers(const RawLabels& raw) {
+  return std::ranges::all_of(
+      raw.cells, [](const Cell& cell) { return !cell.is_list && number_in<double>(cell.text).has_value(); });
 }
 
 /// Whether labels must be regression targets, because some have a fraction.
 bool are_fractions(const RawLabels& raw) {
-  bool fraction = false;
-  for (const Cell& cell : raw.cells) {
-    if (cell.is_list || !number_in<double>(cell.text)) return false;
-    fraction = fraction || !number_in<std::int64_t>(cell.text);
+  return are_all_numbers(raw) && std::ranges::any_of(raw.cells, [](const Cell& cell) {
+           return !number_in<std::int64_t>(plain(cell.text)).has_value();
+         });
+}
+
+/// Whether a label stands for a missing one, as programs write it.
+bool is_missing(const std::string& label, bool among_numbers) {
+  const std::string name = lower_case(label);
+  return name == "nan" || name == "null" || name == "<na>" || name == "#n/a" ||
+         (among_numbers && (name == "none" || name == "na" || name == "n/a"));
+}
+
+/// Refuses labels that stand for missing ones, where the classes are to be found out.
+void refuse_missing(const RawLabels& raw, const std::filesystem::path& path, const std::string& column) {
+  const bool among_numbers = std::ranges::any_of(
+      raw.cells, [](const Cell& cell) { return !cell.is_list && number_in<double>(cell.text).has_value(); });
+  for (std::size_t i = 0; i < raw.cells.size(); ++i) {
+    const Cell& cell = raw.cells[i];
+    const auto missing = [&](const std::string& label) { return is_missing(label, among_numbers); };
+    const auto item = std::ranges::find_if(cell.items, missing);
+    if (!missing(cell.text) && item == cell.items.end()) continue;
+    reject("{}:{}: expected a label in `{}`, got {}: leave such rows out, or name it among the classes in data.labels",
+           path.native(), raw.lines[i], column, item == cell.items.end() ? cell.text : *item);
   }
-  return fraction;
+}
+
+/// Whether every list has a 0 or 1 for each class. Lists of class numbers have no number twice, and are rising where
+/// there are two classes.
+bool are_multi_hot(const RawLabels& raw) {
+  const std::size_t classes = raw.cells.front().items.size();
+  bool no_list_of_numbers = false;
+  for (const Cell& cell : raw.cells) {
+    if (!cell.is_list || cell.items.size() != classes || classes < 2) return false;
+    for (const std::string& item : cell.items)
+      if (const std::string flag = plain(item); flag != "0" && flag != "1") return false;
+    no_list_of_numbers = no_list_of_numbers || cell.items.size() > 2 || plain(cell.items[0]) >= plain(cell.items[1]);
+  }
+  return no_list_of_numbers;
+}
+
+/// Puts the classes that a list marks by 1 in place of its flags.
+void take_multi_hot(const std::vector<std::string>& classes, const std::filesystem::path& path, RawLabels& raw) {
+  for (std::size_t i = 0; i < raw.cells.size(); ++i) {
+    std::vector<std::string> marked;
+    const std::vector<std::string>& flags = raw.cells[i].items;
+    if (flags.size() != classes.size())
+      reject("{}:{}: expected a 0 or 1 for each of {} classes ({}), got {} of them", path.native(), raw.lines[i],
+             classes.size(), some(classes), flags.size());
+    for (std::size_t c = 0; c < flags.size(); ++c) {
+      const std::string flag = plain(flags[c]);
+      if (flag != "0" && flag != "1")
+        reject("{}:{}: expected 0 or 1 for the class {}, got {}", path.native(), raw.lines[i], classes[c], flags[c]);
+      if (flag == "1") marked.push_back(classes[c]);
+    }
+    raw.cells[i].items = std::move(marked);
+  }
+}
+
+/// A list as Python or JSON writes it into a cell, as ['a', 'b'] or [0 1]; nothing for another text.
+std::optional<Cell> list_in(std::string_view text) {
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return {};
+  text = text.substr(1, text.size() - 2);
+  Cell list{.text = {}, .items = {}, .is_list = true};
+  const char* const separators = text.find(',') == std::string_view::npos ? " \n" : ",";
+  for (std::size_t at = 0; at < text.size();) {
+    at = text.find_first_not_of(" \n", at);
+    if (at == std::string_view::npos) break;
+    const char quote = text[at] == '\'' || text[at] == '"' ? text[at] : '\0';
+    const std::size_t begin = at + (quote != '\0' ? 1 : 0);
+    std::size_t end = quote != '\0' ? text.find(quote, begin) : text.find_first_of(separators, begin);
+    if (end == std::string_view::npos && quote != '\0') return {};
+    end = std::min(end, text.size());
+    std::string item(text.substr(begin, end - begin));
+    if (quote == '\0') item.erase(item.find_last_not_of(' ') + 1);
+    list.items.push_back(std::move(item));
+    at = text.find_first_of(separators, end);
+    at = at == std::string_view::npos ? text.size() : at + 1;
+  }
+  return list;
+}
+
+/// Makes lists of cells if all of them are written as such.
+void take_lists(RawLabels& raw) {
+  std::vector<Cell> lists;
+  for (const Cell& cell : raw.cells) {
+    std::optional<Cell> list = cell.is_list ? std::nullopt : list_in(cell.text);
+    if (!list) return;
+    lists.push_back(std::move(*list));
+  }
+  raw.cells = std::move(lists);
 }
 
 }  // namespace
@@ -112,57 +215,111 @@ Cell split_labels(const Cell& cell, const std::string& separator) {
 
 }  // namespace
 
+namespace {
+
+/// The labels of all rows, whose texts are checked.
+RawLabels scan_rows(Table& table, const TextColumns& columns) {
+  const std::filesystem::path& path = table.path();
+  const bool has_label = !columns.label.empty() || !columns.labels.empty();
+  // Label, text, pair; without a label the text stands in its place. Columns of further classes follow.
+  std::vector<std::string> selected{!columns.labels.empty() ? columns.labels.front()
+                                    : has_label             ? columns.label
+                                                            : columns.text,
+                                    columns.text};
+  if (!columns.pair.empty()) selected.push_back(columns.pair);
+  const std::size_t texts = selected.size();
+  for (std::size_t i = 1; i < columns.labels.size(); ++i) selected.push_back(columns.labels[i]);
+  table.select(selected);
+  RawLabels raw;
+  const auto at = [&](std::int64_t line) { return fmt::format("{}:{}", path.native(), line); };
+  table.scan([&](const TableRow& row) {
+    if (columns.irregular && (row.columns < std::ssize(table.columns()) || row.cells.front().text.empty()))
+      return false;
+    for (std::size_t i = 1; i < texts; ++i) {
+      if (row.cells[i].is_list) reject("{}: expected a text in `{}`, got a list", at(row.line), selected[i]);
+      if (!columns.irregular && is_blank(row.cells[i].text))
+        reject("{}: expected a text in `{}`, got none", at(row.line), selected[i]);
+    }
+    Cell label = row.cells.front();
+    if (!columns.labels.empty()) {
+      label = {.text = {}, .items = {row.cells.front().text}, .is_list = true};
+      for (std::size_t i = texts; i < row.cells.size(); ++i) label.items.push_back(row.cells[i].text);
+    } else if (!columns.label_separator.empty()) {
+      label = split_labels(label, columns.label_separator);
+    }
+    if (has_label && !label.is_list && label.text.empty())
+      reject("{}: expected a label in `{}`, got none: of {} columns the row has {}", at(row.line), columns.label,
+             table.columns().size(), row.columns);
+    if (!raw.cells.empty() && label.is_list != raw.cells.front().is_list)
+      reject("{}: expected {} in `{}`, as in the rows before, got {}", at(row.line),
+             label.is_list ? "one label" : "a list of labels", columns.label, label.is_list ? "a list" : "one label");
+    raw.cells.push_back(has_label ? std::move(label) : Cell{});
+    raw.lines.push_back(row.line);
+    return true;
+  });
+  if (raw.cells.empty()) reject("{}: expected rows of text, got none", path.native());
+  return raw;
+}
+
+std::vector<float> numbers_in(const RawLabels& raw, const std::filesystem::path& path, const std::string& column) {
+  std::vector<float> numbers;
+  for (std::size_t i = 0; i < raw.cells.size(); ++i) {
+    const std::optional<float> number = raw.cells[i].is_list ? std::nullopt : number_in<float>(raw.cells[i].text);
+    if (!number)
+      reject("{}:{}: expected a number in `{}`, got {}", path.native(), raw.lines[i], column, raw.cells[i].text);
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+}  // namespace
+
 LabelledTable read_labelled_table(const std::filesystem::path& path, const TextColumns& columns,
                                   const KnownLabels& known) {
   LabelledTable result;
   result.columns = columns;
   result.classes = known.classes;
   const auto table = std::make_shared<Table>(path, columns.table);
-  std::vector<std::string> selected{columns.label, columns.text};
-  if (!columns.pair.empty()) selected.push_back(columns.pair);
-  table->select(selected);
-  RawLabels raw;
-  const auto at = [&](std::int64_t line) { return fmt::format("{}:{}", path.native(), line); };
-  table->scan([&](const TableRow& row) {
-    if (columns.irregular && (row.columns < std::ssize(table->columns()) || row.cells.front().text.empty()))
-      return false;
-    for (std::size_t i = 1; i < selected.size(); ++i) {
-      if (row.cells[i].is_list) reject("{}: expected a text in `{}`, got a list", at(row.line), selected[i]);
-      if (!columns.irregular && is_blank(row.cells[i].text))
-        reject("{}: expected a text in `{}`, got none", at(row.line), selected[i]);
-    }
-    const Cell label =
-        columns.label_separator.empty() ? row.cells.front() : split_labels(row.cells.front(), columns.label_separator);
-    if (!label.is_list && label.text.empty())
-      reject("{}: expected a label in `{}`, got none: of {} columns the row has {}", at(row.line), columns.label,
-             table->columns().size(), row.columns);
-    if (!raw.cells.empty() && label.is_list != raw.cells.front().is_list)
-      reject("{}: expected {} in `{}`, as in the rows before, got {}", at(row.line),
-             label.is_list ? "one label" : "a list of labels", columns.label, label.is_list ? "a list" : "one label");
-    raw.cells.push_back(label);
-    raw.lines.push_back(row.line);
-    return true;
-  });
-  if (raw.cells.empty()) reject("{}: expected rows of text, got none", path.native());
+  RawLabels raw = scan_rows(*table, columns);
   result.table = table;
-
-  if (known.numbers || (known.classes.empty() && are_fractions(raw))) {
-    result.kind = LabelKind::number;
-    for (std::size_t i = 0; i < raw.cells.size(); ++i) {
-      const std::optional<float> number = raw.cells[i].is_list ? std::nullopt : number_in<float>(raw.cells[i].text);
-      if (!number || !std::isfinite(*number))
-        reject("{}: expected a number in `{}`, got {}", at(raw.lines[i]), columns.label, raw.cells[i].text);
-      result.numbers.push_back(*number);
-    }
+  if (columns.label.empty() && columns.labels.empty()) {
+    result.kind = LabelKind::none;
     return result;
   }
-  if (result.classes.empty()) result.classes = classes_in(raw, path);
+  const bool is_open = known.classes.empty();
+  if (!known.numbers && columns.table.format != TableFormat::json_lines) take_lists(raw);
+  if (!known.numbers && is_open) refuse_missing(raw, path, columns.label);
+  if (known.numbers || (is_open && are_fractions(raw))) {
+    result.kind = LabelKind::number;
+    result.numbers = numbers_in(raw, path, columns.label);
+    return result;
+  }
+  result.kind = raw.cells.front().is_list ? LabelKind::several_classes : LabelKind::one_class;
+  if (!columns.labels.empty() && is_open) result.classes = columns.labels;
+  result.multi_hot = known.multi_hot || !columns.labels.empty() || are_multi_hot(raw);
+  if (result.multi_hot) {
+    if (result.classes.empty())
+      for (std::size_t i = 0; i < raw.cells.front().items.size(); ++i) result.classes.push_back(std::to_string(i));
+    take_multi_hot(result.classes, path, raw);
+  } else if (is_open) {
+    for (Cell& cell : raw.cells) {
+      cell.text = plain(cell.text);
+      for (std::string& item : cell.items) item = plain(item);
+    }
+    result.classes = classes_in(raw, path);
+  }
+  if (is_open && !columns.separate && result.kind == LabelKind::one_class && result.classes.size() < 2)
+    reject(
+        "{}: expected two classes at least in `{}`, got {} alone: data.label names another column, data.labels all "
+        "classes, and data.labels=numbers predicts numbers",
+        path.native(), columns.label, result.classes.front());
   const std::map<std::string, std::int32_t, std::less<>> numbers = class_numbers(result.classes);
   const auto number_of = [&](const std::string& name, std::int64_t line) {
-    if (const auto found = numbers.find(name); found != numbers.end()) return found->second;
-    reject("{}: expected one of the labels {} in `{}`, got {}", at(line), some(result.classes), columns.label, name);
+    for (const std::string& label : {name, plain(name)})
+      if (const auto found = numbers.find(label); found != numbers.end()) return found->second;
+    reject("{}:{}: expected one of the labels {} in `{}`, got {}; data.labels names all classes", path.native(), line,
+           some(result.classes), columns.label, name);
   };
-  result.kind = raw.cells.front().is_list ? LabelKind::several_classes : LabelKind::one_class;
   for (std::size_t i = 0; i < raw.cells.size(); ++i) {
     if (result.kind == LabelKind::one_class) {
       result.labels.push_back(number_of(raw.cells[i].text, raw.lines[i]));
@@ -181,6 +338,7 @@ SampleField label_field(LabelKind kind, std::int64_t classes) {
     case LabelKind::several_classes:
       return {.name = "labels", .kind = FieldKind::label, .dtype = DType::f32, .shape = {classes}};
     case LabelKind::number:
+    case LabelKind::none:
       break;
   }
   return {.name = "labels", .dtype = DType::f32, .shape = {}};
@@ -191,8 +349,8 @@ LabelledText::LabelledText(DatasetInfo info, std::shared_ptr<const Tokenizer> to
     : TextDataset(std::move(info), std::move(tokenizer)), table_(std::move(table)), max_length_(max_length) {}
 
 EncodedText LabelledText::encode(std::int64_t index) const {
-  const std::vector<Cell> cells = table_->table->row(index);  // label, text, pair
-  if (cells.size() < 3) return encoded(tokenizer().encode(cells[1].text, max_length_));
+  const std::vector<Cell> cells = table_->table->row(index);  // label, text, pair, and more labels
+  if (table_->columns.pair.empty()) return encoded(tokenizer().encode(cells[1].text, max_length_));
   if (table_->columns.separate) {
     EncodedText text = encoded(tokenizer().encode(cells[1].text, max_length_));
     text.pair = tokenizer().encode(cells[2].text, max_length_).tokens;
@@ -207,6 +365,7 @@ std::int64_t LabelledText::label(std::int64_t index) const {
 }
 
 void LabelledText::set_targets(const EncodedText&, Sample& sample) const {
+  if (table_->kind == LabelKind::none) return;
   const auto index = static_cast<std::size_t>(sample.index);
   if (table_->kind == LabelKind::one_class) {
     set_whole("labels", std::span(table_->labels).subspan(index, 1), {}, sample);

@@ -13,15 +13,16 @@
 
 namespace lacuna {
 
-enum class LabelKind : std::uint8_t { one_class, several_classes, number };
+enum class LabelKind : std::uint8_t { one_class, several_classes, number, none };
 
 /// The columns of a file and how to read them.
 struct TextColumns {
   TableOptions table{};
-  std::string text, pair, label;  // column names; `pair` may be empty
-  bool irregular = false;         // skip rows that lack columns or a label, and allow empty texts
-  bool separate = false;          // whether the pair is a separate sequence
-  std::string label_separator{};  // separator of multiple labels in a row; empty: one label per row
+  std::string text, pair, label;      // column names; `pair` may be empty, and `label` for rows without one
+  std::vector<std::string> labels{};  // in place of `label`: a column of 0 and 1 for each class
+  bool irregular = false;             // skip rows that lack columns or a label, and allow empty texts
+  bool separate = false;              // whether the pair is a separate sequence
+  std::string label_separator{};      // separator of multiple labels in a row; empty: one label per row
 };
 
 /// A table with all rows checked.
@@ -33,20 +34,24 @@ struct LabelledTable {
   std::vector<float> numbers;                      // [rows], for LabelKind::number
   std::vector<std::int32_t> labels;                // [rows], for LabelKind::one_class
   std::vector<std::vector<std::int32_t>> several;  // [rows], for LabelKind::several_classes
+  bool multi_hot = false;                          // whether lists of labels had a 0 or 1 for each class
 };
 
 /// The labels that the configuration gives.
 struct KnownLabels {
   bool numbers = false;                // labels are regression targets
   std::vector<std::string> classes{};  // class names, in order; empty: taken from the file
+  bool multi_hot = false;              // as in LabelledTable, of the rows to train on
 };
 
 /// Maps labels as written in a file to class indices: class names and, if no name is a number, the indices themselves.
 std::map<std::string, std::int32_t, std::less<>> class_numbers(const std::vector<std::string>& classes);
 
-/// Reads a file once. Labels are class names, integers from 0 (class indices), other numbers (regression targets), or
-/// lists of names (multi-label). Unknown classes are sorted by number, or else by the bytes of their names. Rejects
-/// malformed rows, empty texts, and labels outside the known classes; the message names file and line.
+/// Reads a file once. Labels are class names, whole numbers (1.0 is 1), other numbers (regression targets), lists of
+/// names, or lists with a 0 or 1 for each class. Unknown classes are sorted by number, or else by the bytes of their
+/// names; those between the least and the greatest number belong to them. Rejects malformed rows, empty texts, labels
+/// that stand for a missing one (nan), a class alone, and labels outside the known classes; the message names file and
+/// line.
 LabelledTable read_labelled_table(const std::filesystem::path& path, const TextColumns& columns,
                                   const KnownLabels& known);
 

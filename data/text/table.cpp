@@ -36,7 +36,8 @@ std::vector<std::string> split_tabs(const std::string& record) {
   }
 }
 
-std::vector<std::string> split_csv(const std::string& record, const std::filesystem::path& path, std::int64_t line) {
+std::vector<std::string> split_csv(const std::string& record, char separator, const std::filesystem::path& path,
+                                   std::int64_t line) {
   std::vector<std::string> fields;
   for (std::size_t at = 0;;) {
     std::string& field = fields.emplace_back();
@@ -50,11 +51,11 @@ std::vector<std::string> split_csv(const std::string& record, const std::filesys
         if (at == record.size() || record[at] != '"') break;
         field.push_back('"');
       }
-      if (at < record.size() && record[at] != ',')
-        reject("{}: expected a comma behind the quoted field {}, got `{}`", place_of(path, line), fields.size(),
-               record.substr(at, 1));
+      if (at < record.size() && record[at] != separator)
+        reject("{}: expected a `{}` behind the quoted field {}, got `{}`", place_of(path, line), separator,
+               fields.size(), record.substr(at, 1));
     } else {
-      const std::size_t end = std::min(record.find(',', at), record.size());
+      const std::size_t end = std::min(record.find(separator, at), record.size());
       field = record.substr(at, end - at);
       if (field.find('"') != std::string::npos)
         reject("{}: expected quotes around the whole field {} (and those within it doubled), got `{}`",
@@ -74,7 +75,7 @@ nlohmann::json parse_object(const std::string& record, const std::filesystem::pa
              value.type_name());
     return value;
   } catch (const nlohmann::json::exception& error) {
-    reject("{}: expected a JSON object on each line: {}", place_of(path, line), error.what());
+    reject("{}: expected a JSON object on each line, or one list of objects: {}", place_of(path, line), error.what());
   }
 }
 
@@ -82,7 +83,8 @@ std::string scalar(const nlohmann::json& value, const std::string& name, const s
                    std::int64_t line) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() || value.is_boolean()) return value.dump();
-  reject("{}: expected a text or a number in `{}`, got {}", place_of(path, line), name, value.type_name());
+  reject("{}: expected a text or a number in `{}`, got {}{}", place_of(path, line), name, value.type_name(),
+         value.is_null() ? ": leave rows without a value out" : "");
 }
 
 Cell cell_of(const nlohmann::json& object, const std::string& name, const std::filesystem::path& path,
@@ -121,6 +123,8 @@ std::string usual_column(const std::vector<std::string>& columns, const std::vec
 }
 
 Table::Table(const std::filesystem::path& path, const TableOptions& options) : file_(path), options_(options) {
+  if (options_.format == TableFormat::json_lines) find_objects();
+  if (options_.format == TableFormat::csv) separator_ = find_separator();
   std::string record;
   Place place{};
   std::int64_t line = 0;
@@ -134,6 +138,69 @@ Table::Table(const std::filesystem::path& path, const TableOptions& options) : f
       for (std::size_t i = 0; i < columns_.size(); ++i) columns_[i] = std::to_string(i + 1);
   }
   file_.rewind();
+  next_object_ = 0;
+}
+
+void Table::find_objects() {
+  std::string first;
+  while (file_.next(first) && first.find_first_not_of(" \t") == std::string::npos) {
+  }
+  file_.rewind();
+  const std::size_t begin = first.find_first_not_of(" \t");
+  if (begin == std::string::npos || first[begin] != '[') return;
+  is_list_ = true;
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  std::error_code ignored;
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path(), ignored));
+  if (bytes > most)
+    reject("{}: expected a list of {} bytes at most, got {}; JSON lines may have more", path().native(), most, bytes);
+  const std::string text = file_.part(0, bytes);
+  std::int64_t line = 1, depth = 0, start = -1, start_line = 0;
+  bool in_text = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') ++line;
+    if (in_text) {
+      if (c == '\\') ++i;
+      in_text = c != '"';
+    } else if (c == '"') {
+      in_text = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth == 2) {
+        start = static_cast<std::int64_t>(i);
+        start_line = line;
+      }
+    } else if (c == '}' || c == ']') {
+      if (depth-- == 2) objects_.push_back({start, static_cast<std::int64_t>(i) + 1 - start, start_line});
+    }
+  }
+  if (depth != 0) reject("{}: expected a list of objects, got one that does not end", path().native());
+}
+
+char Table::find_separator() {
+  constexpr std::size_t rows = 20;
+  std::vector<std::string> records;
+  std::string record;
+  Place place{};
+  std::int64_t line = 0;
+  while (records.size() < rows && next(record, place, line))
+    if (!record.empty()) records.push_back(record);
+  file_.rewind();
+  for (const char separator : {',', ';', '\t', '|'}) {
+    std::size_t columns = 0;
+    const bool fits = std::ranges::all_of(records, [&](const std::string& one) {
+      std::size_t found = 1;
+      bool in_quotes = false;
+      for (const char c : one) {
+        if (c == '"') in_quotes = !in_quotes;
+        if (c == separator && !in_quotes) ++found;
+      }
+      columns = columns == 0 ? found : columns;
+      return found == columns && found > 1;
+    });
+    if (fits) return separator;
+  }
+  return ',';
 }
 
 void Table::select(const std::vector<std::string>& columns) {
@@ -147,6 +214,14 @@ void Table::select(const std::vector<std::string>& columns) {
 }
 
 bool Table::next(std::string& record, Place& place, std::int64_t& line) {
+  if (is_list_) {
+    if (next_object_ == objects_.size()) return false;
+    place = objects_[next_object_++];
+    line = place.line;
+    record = file_.part(place.begin, place.bytes);
+    check_text(record, path(), line);
+    return true;
+  }
   if (!file_.next(record)) return false;
   place = {file_.begin(), file_.end() - file_.begin()};
   line = file_.line();
@@ -167,7 +242,7 @@ bool Table::next(std::string& record, Place& place, std::int64_t& line) {
 
 std::vector<std::string> Table::fields(const std::string& record, std::int64_t line) const {
   if (options_.format == TableFormat::lines) return {record};
-  return options_.format == TableFormat::csv ? split_csv(record, path(), line) : split_tabs(record);
+  return options_.format == TableFormat::csv ? split_csv(record, separator_, path(), line) : split_tabs(record);
 }
 
 TableRow Table::parse(const std::string& record, std::int64_t line) const {
@@ -189,6 +264,7 @@ TableRow Table::parse(const std::string& record, std::int64_t line) const {
 void Table::scan(const std::function<bool(const TableRow&)>& keep) {
   places_.clear();
   file_.rewind();
+  next_object_ = 0;
   std::string record;
   Place place{};
   std::int64_t line = 0, blank = 0;
@@ -216,6 +292,27 @@ std::vector<Cell> Table::row(std::int64_t index) const {
 
 std::string Table::where(std::int64_t index) const {
   return place_of(path(), file_.line_at(places_[static_cast<std::size_t>(index)].begin));
+}
+
+std::optional<WordKeys> word_keys(const std::filesystem::path& path) {
+  const std::string extension = lower_case(path.extension().string());
+  if (extension != ".jsonl" && extension != ".json" && extension != ".ndjson") return {};
+  try {
+    Table table(path, {.format = TableFormat::json_lines});
+    WordKeys keys{usual_column(table.columns(), {"tokens", "words"}),
+                  usual_column(table.columns(), {"tags", "ner_tags", "ner", "pos_tags", "pos", "upos", "labels"})};
+    if (keys.words.empty() || keys.tags.empty()) return {};
+    table.select({keys.words, keys.tags});
+    bool are_lists = true, first = true;
+    table.scan([&](const TableRow& row) {
+      if (first) are_lists = row.cells[0].is_list && row.cells[1].is_list;
+      first = false;
+      return false;
+    });
+    if (are_lists) return keys;
+  } catch (const Error&) {  // the data set that reads the file says what is wrong with it
+  }
+  return {};
 }
 
 std::vector<std::vector<std::string>> first_rows(const std::filesystem::path& path, TableFormat format,

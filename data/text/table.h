@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,8 @@
 namespace lacuna {
 
 /// TSV has no quoting: `"` is an ordinary character. CSV follows RFC 4180: quotes, doubled quotes, line breaks within
-/// quotes. `lines` has a single column and skips empty lines.
+/// quotes; where no comma separates its columns, a semicolon, tab or `|` may. `json_lines` may be one list of objects.
+/// `lines` has a single column and skips empty lines.
 enum class TableFormat : std::uint8_t { tsv, csv, json_lines, lines };
 std::string_view name_of(TableFormat format);
 
@@ -63,14 +65,23 @@ class Table {
   struct Place {
     std::int64_t begin;
     std::int64_t bytes;
+    std::int64_t line = 0;  // of objects of a list
   };
   /// Reads the next record, which may span several lines in CSV.
   bool next(std::string& record, Place& place, std::int64_t& line);
   std::vector<std::string> fields(const std::string& record, std::int64_t line) const;
   TableRow parse(const std::string& record, std::int64_t line) const;
 
+  /// Finds the objects of a file that is one list.
+  void find_objects();
+  char find_separator();
+
   TextFile file_;
   TableOptions options_;
+  char separator_ = ',';        // CSV only
+  bool is_list_ = false;        // JSON: one list of objects
+  std::vector<Place> objects_;  // of that list, with the number of their lines
+  std::size_t next_object_ = 0;
   std::vector<std::string> columns_;
   std::vector<std::size_t> selected_;  // column indices
   std::vector<Place> places_;          // [size]
@@ -79,5 +90,11 @@ class Table {
 /// Up to `most` first rows as cells, including a header row, for detecting the layout of a file.
 std::vector<std::vector<std::string>> first_rows(const std::filesystem::path& path, TableFormat format,
                                                  std::size_t most);
+
+/// The keys of JSON lines whose first row has a list of words and a list of as many tags; nothing for other files.
+struct WordKeys {
+  std::string words, tags;
+};
+std::optional<WordKeys> word_keys(const std::filesystem::path& path);
 
 }  // namespace lacuna

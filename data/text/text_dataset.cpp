@@ -203,9 +203,15 @@ fs::path split_file(const std::string& validation, const DatasetOptions& options
   const std::vector<std::string> names = training
                                              ? std::vector<std::string>{"train"}
                                              : std::vector<std::string>{"dev", "validation", "valid", "val", "test"};
-  for (const std::string& name : names)
+  for (const std::string& name : names) {
+    std::vector<fs::path> found;
     for (const std::string& extension : extensions)
-      if (fs::path file = where / (name + "." + extension); fs::exists(file, ignored)) return file;
+      if (fs::path file = where / (name + "." + extension); fs::exists(file, ignored)) found.push_back(std::move(file));
+    if (found.size() > 1)
+      reject("{}: expected one file {}.*, got {} and {}: data.{} names the one to read", where.native(), name,
+             found[0].filename().native(), found[1].filename().native(), training ? "path" : "validation");
+    if (!found.empty()) return found.front();
+  }
   reject("{}: expected a file {}, where the extension is one of {}", where.native(),
          fmt::format("{}.{}", fmt::join(names, "." + extensions.front() + ", "), extensions.front()),
          fmt::join(extensions, ", "));

@@ -31,6 +31,34 @@ std::optional<ModelFolder> read_model_folder(const fs::path& path) {
   return folder;
 }
 
+void require_head(const ModelFolder& folder, const std::vector<HyperParameter>& values) {
+  const Tree* const head = find_value(values, "head");
+  if (head == nullptr) return;
+  if (const auto found = folder.refused.find(head->text); found != folder.refused.end()) reject("{}", found->second);
+}
+
+namespace {
+
+constexpr std::pair<std::string_view, std::string_view> peft_tasks[] = {{"classification", "SEQ_CLS"},
+                                                                        {"tokens", "TOKEN_CLS"},
+                                                                        {"span", "QUESTION_ANS"},
+                                                                        {"embedding", "FEATURE_EXTRACTION"}};
+
+}  // namespace
+
+std::string_view peft_task_of(std::string_view head) {
+  for (const auto& [ours, theirs] : peft_tasks)
+    if (ours == head) return theirs;
+  return {};
+}
+
+std::string_view head_of_peft_task(std::string_view task_type, std::string_view origin) {
+  for (const auto& [ours, theirs] : peft_tasks)
+    if (theirs == task_type) return ours;
+  if (!task_type.empty()) reject("{}: expected a model of classes, answers or embeddings, got {}", origin, task_type);
+  return {};
+}
+
 std::string task_of(const ModelFolder& folder, const Model& model) {
   std::string problem = folder.problem;
   if (problem.empty()) {

@@ -25,7 +25,8 @@ struct ModelFolder {
   std::vector<HyperParameter> hyper_parameters{};  // `num_classes` and what else is said; the rest is the model's
   std::vector<std::string> labels{};               // by number; empty: not said
   ImagePreparation images{};
-  std::string problem{};                           // transformers' `problem_type`; empty: not said
+  std::string problem{};                           // `problem_type`; empty: not said
+  std::map<std::string, std::string> refused{};    // by head: what the folder says of it and Lacuna does not compute
   std::map<std::string, std::string> tokenizer{};  // its files' text, by name, to be written beside the weights
   std::shared_ptr<const TensorNames> names{};      // of the weights; null: those of the models here
   std::int64_t label_offset = 0;                   // see LoadOptions
@@ -36,8 +37,16 @@ struct ModelFolder {
 /// no model of Lacuna's, with what it lacks.
 std::optional<ModelFolder> read_model_folder(const std::filesystem::path& path);
 
-/// The name of the task that the folder's `model` solves: by its `problem`, or as transformers infers that from the head
-/// and the number of outputs. Rejects a problem that no task has.
+/// Refuses a folder that says of the head of `values` what Lacuna does not compute.
+void require_head(const ModelFolder& folder, const std::vector<HyperParameter>& values);
+
+/// PEFT's `task_type` of a head of text models; empty: it has none.
+std::string_view peft_task_of(std::string_view head);
+/// The head of a `task_type`; empty: it says none. Refuses a task that no model here has.
+std::string_view head_of_peft_task(std::string_view task_type, std::string_view origin);
+
+/// The name of the task that the folder's `model` solves: by its `problem`, or as transformers infers that from the
+/// head and the number of outputs. Rejects a problem that no task has.
 std::string task_of(const ModelFolder& folder, const Model& model);
 
 struct FolderWeights {

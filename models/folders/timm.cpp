@@ -125,6 +125,7 @@ ModelFolder read_timm_config(const ordered_json& json, const fs::path& file) {
                    .crop_pct = cfg.real("crop_pct", 0),
                    .crop_mode = cfg.text("crop_mode", "")};
   folder.label_offset = cfg.integer("label_offset", 0);
+  folder.problem = top.text("problem_type", "");  // Lacuna's own key, which timm ignores
   return folder;
 }
 
@@ -194,6 +195,8 @@ ordered_json timm_config(const Model& model, const ModelFolder& description) {
       json["num_features"] = parameter->shape().back();
   if (!timm.arguments.empty()) json["model_args"] = timm.arguments;
   if (std::ssize(description.labels) == model.num_classes()) json["label_names"] = description.labels;
+  if (description.problem == "multi_label_classification" || description.problem == "regression")
+    json["problem_type"] = description.problem;
   ordered_json& cfg = json["pretrained_cfg"] = {{"num_classes", model.num_classes()}};
   if (const auto* const images = dynamic_cast<const ImageModel*>(&model)) {
     const auto [height, width] = images->image_size();

@@ -1,5 +1,6 @@
 #include "models/folders/transformers.h"
 
+#include "models/folders/sentence_modules.h"
 #include "models/image_model.h"
 
 #include <fmt/ranges.h>
@@ -21,8 +22,12 @@ Registry<TransformersType>& transformers_types() {
 namespace {
 
 /// The numbers of Pillow's filters.
-constexpr std::pair<std::int64_t, std::string_view> filters[] = {{0, "nearest"}, {1, "lanczos"}, {2, "bilinear"},
-                                                                  {3, "bicubic"}, {4, "box"},     {5, "hamming"}};
+struct Filter {
+  std::int64_t number;
+  std::string_view name;
+};
+constexpr Filter filters[] = {{0, "nearest"}, {1, "lanczos"}, {2, "bilinear"},
+                              {3, "bicubic"}, {4, "box"},     {5, "hamming"}};
 
 std::string default_label(std::int64_t number) { return fmt::format("LABEL_{}", number); }
 
@@ -35,6 +40,8 @@ void read_labels(const ConfigReader& config, ModelFolder& folder) {
   }
   const ordered_json& labels = config.json().at("id2label");
   if (!labels.is_object()) config.refuse("id2label", "labels by number");
+  if (config.integer("num_labels", std::ssize(labels)) != std::ssize(labels))
+    config.refuse("num_labels", fmt::format("the {} of `id2label`", labels.size()));
   bool named = false;
   for (std::int64_t i = 0; i < std::ssize(labels); ++i) {
     const auto label = labels.find(std::to_string(i));
@@ -43,16 +50,49 @@ void read_labels(const ConfigReader& config, ModelFolder& folder) {
     named = named || folder.labels.back() != default_label(i);
   }
   folder.hyper_parameters.push_back({"num_classes", std::int64_t{std::ssize(labels)}});
+  if (config.says("label2id") && config.json().at("label2id").is_object())
+    for (const auto& [label, number] : config.json().at("label2id").items())
+      if (const auto at = std::ranges::find(folder.labels, label);
+          at != folder.labels.end() && std::ranges::count(folder.labels, label) == 1 && number.is_number_integer() &&
+          number.get<std::int64_t>() != at - folder.labels.begin())
+        config.refuse("label2id", fmt::format("as `id2label` with {} for {}", at - folder.labels.begin(), label));
   if (!named) folder.labels.clear();
 }
 
-/// A side of `size`: a number, or `height` and `width` alike; 0: not said.
-std::int64_t side_in(const ConfigReader& config, const char* key, const char* part) {
-  if (!config.says(key)) return 0;
+/// A `size` or `crop_size`: the shorter side, or both alike; 0: not said.
+struct ProcessorSize {
+  std::int64_t shorter = 0, both = 0;
+};
+
+/// Whether the processor's class takes a size that is a number as both sides; otherwise it is the shorter one.
+bool number_is_both_sides(const ConfigReader& config, const std::string& model_type) {
+  std::string name = config.text("image_processor_type", config.text("feature_extractor_type", ""));
+  for (const char* const end : {"ImageProcessor", "FeatureExtractor"})
+    if (const std::size_t at = name.find(end); at != std::string::npos) name.erase(at);
+  if (name.empty()) name = model_type == "convnext" || model_type == "resnet" ? "ConvNext" : "ViT";
+  for (const char* const both : {"ViT", "DeiT", "Beit", "EfficientNet", "Blip", "Segformer", "Flava"})
+    if (name == both) return true;
+  for (const char* const shorter : {"ConvNext", "Bit", "CLIP", "Levit", "PoolFormer", "MobileNetV1", "MobileNetV2",
+                                    "MobileViT", "VideoMAE", "ChineseCLIP"})
+    if (name == shorter) return false;
+  config.refuse("size",
+                fmt::format("`height` and `width`, or `shortest_edge`, since Lacuna does not know the class {}", name));
+}
+
+ProcessorSize size_in(const ConfigReader& config, const char* key, bool number_is_both) {
+  if (!config.says(key)) return {};
   const ordered_json& size = config.json().at(key);
-  if (size.is_number_integer()) return size.get<std::int64_t>();
+  if (size.is_number_integer() && number_is_both) return {.both = size.get<std::int64_t>()};
+  if (size.is_number_integer()) return {.shorter = size.get<std::int64_t>()};
+  if (size.is_array()) return {.both = config.side(key, 0)};
   if (!size.is_object()) config.refuse(key, "a size");
-  return ConfigReader(size, config.file()).integer(part, 0);
+  const ConfigReader sides(size, config.file());
+  const std::int64_t height = sides.integer("height", 0), width = sides.integer("width", 0),
+                     shorter = sides.integer("shortest_edge", 0);
+  const bool known = size.size() == (shorter > 0 ? 1 : 2);
+  if (height != width || !known || height + shorter <= 0)
+    config.refuse(key, "`height` and `width` alike, or `shortest_edge`");
+  return {.shorter = shorter, .both = height};
 }
 
 /// Refuses another scale of pixels than that from 0 to 1, which the models here take.
@@ -63,11 +103,13 @@ void check_scale(const ConfigReader& config) {
 }
 
 /// preprocessor_config.json. Returns the side of the images; 0: not said.
-std::int64_t read_preparation(const fs::path& file, ImagePreparation& images) {
+std::int64_t read_preparation(const fs::path& file, const std::string& model_type, ImagePreparation& images) {
   const std::optional<ordered_json> json = read_json_object(file);
   if (!json) return 0;
   const ConfigReader config(*json, file);
   check_scale(config);
+  if (!config.flag("do_resize", true)) config.refuse("do_resize", "true");
+  if (config.flag("do_flip_channel_order", false)) config.refuse("do_flip_channel_order", "false");
   images.mean = config.numbers("image_mean");
   images.std = config.numbers("image_std");
   const auto channels = std::max<std::size_t>(images.mean.size(), 3);
@@ -75,26 +117,30 @@ std::int64_t read_preparation(const fs::path& file, ImagePreparation& images) {
     images.mean.assign(channels, 0.0);
     images.std.assign(channels, 1.0);
   }
-  for (const auto& [number, name] : filters)
-    if (config.says("resample") && config.integer("resample", 0) == number) images.interpolation = name;
-  if (config.says("resample") && images.interpolation.empty())
-    config.refuse("resample", "a filter of Pillow, from 0 to 5");
-  const std::int64_t crop = config.flag("do_center_crop", false) ? side_in(config, "crop_size", "height") : 0;
-  const std::int64_t squashed = side_in(config, "size", "height"), shortest = side_in(config, "size", "shortest_edge");
-  constexpr std::int64_t never_cropped = 384;  // ConvNeXt's processor squashes from here on
-  if (shortest > 0 && config.says("crop_pct")) {
-    images.crop_mode = shortest < never_cropped ? "center" : "squash";
-    images.crop_pct = shortest < never_cropped ? config.real("crop_pct", 1) : 1;
-    return shortest;
+  if (config.says("resample")) {
+    const auto* const filter = std::ranges::find(filters, config.integer("resample", 0), &Filter::number);
+    if (filter == std::end(filters)) config.refuse("resample", "a filter of Pillow, from 0 to 5");
+    images.interpolation = filter->name;
   }
-  if (crop > 0 && shortest + squashed > 0) {
-    images.crop_mode = shortest > 0 ? "center" : "squash";
-    images.crop_pct = static_cast<double>(crop) / static_cast<double>(std::max(shortest, squashed));
+  const bool is_number = config.says("size") && config.json().at("size").is_number();
+  const ProcessorSize size = size_in(config, "size", is_number && number_is_both_sides(config, model_type));
+  const ProcessorSize cropped = size_in(config, "crop_size", true);
+  const std::int64_t crop = config.flag("do_center_crop", false) ? cropped.both + cropped.shorter : 0;
+  constexpr std::int64_t never_cropped = 384;  // ConvNeXt's processor squashes from here on
+  if (size.shorter > 0 && config.says("crop_pct")) {
+    images.crop_mode = size.shorter < never_cropped ? "center" : "squash";
+    images.crop_pct = size.shorter < never_cropped ? config.real("crop_pct", 1) : 1;
+    return size.shorter;
+  }
+  const std::int64_t side = size.shorter + size.both;
+  if (crop > 0 && side > 0) {
+    images.crop_mode = size.shorter > 0 ? "center" : "squash";
+    images.crop_pct = static_cast<double>(crop) / static_cast<double>(side);
     return crop;
   }
-  images.crop_mode = shortest > 0 ? "center" : squashed > 0 ? "squash" : "";
-  images.crop_pct = shortest + squashed > 0 ? 1 : 0;
-  return std::max(shortest, squashed);
+  images.crop_mode = size.shorter > 0 ? "center" : size.both > 0 ? "squash" : "";
+  images.crop_pct = side > 0 ? 1 : 0;
+  return side;
 }
 
 ordered_json preprocessor_of(const ImageModel& model, const ImagePreparation& images) {
@@ -118,29 +164,6 @@ ordered_json preprocessor_of(const ImageModel& model, const ImagePreparation& im
   if (!images.mean.empty()) json["image_mean"] = images.mean;
   if (!images.std.empty()) json["image_std"] = images.std;
   return json;
-}
-
-/// How sentence-transformers makes one vector of a text.
-constexpr const char* pooling_file = "1_Pooling/config.json";
-
-/// `1_Pooling/config.json` of a folder of sentence-transformers, for models that pool.
-void read_pooling(const fs::path& folder, ModelFolder& description) {
-  const fs::path file = folder / pooling_file;
-  const std::optional<ordered_json> json = read_json_object(file);
-  if (!json) return;
-  const ConfigReader config(*json, file);
-  std::string mode = config.text("pooling_mode", "");  // of later versions
-  for (const auto& [key, flag] : json->items())
-    if (key.starts_with("pooling_mode_") && flag == true)
-      mode += (mode.empty() ? "" : "+") + key.substr(std::string_view("pooling_mode_").size());
-  if (mode == "cls_token" || mode == "cls")
-    description.hyper_parameters.push_back({"pooling", std::string("first")});
-  else if (mode == "mean_tokens" || mode == "mean")
-    description.hyper_parameters.push_back({"pooling", std::string("mean")});
-  else
-    description.notes.push_back(
-        fmt::format("{}: expected the mean or the first token, got {}; model.pooling says which is taken",
-                    file.string(), mode.empty() ? "none" : mode));
 }
 
 /// The types of a family, with what makes them refuse the model.
@@ -207,13 +230,19 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
         model_type.empty() ? "neither" : "model_type " + model_type);
   const TransformersType& type = transformers_types().get(model_type);
   ModelFolder folder{.config = file, .library = Library::transformers, .model = std::string(type.family)};
+  for (const char* const key : {"quantization_config", "pruned_heads"})
+    if (config.says(key) && !json.at(key).empty()) config.refuse(key, "none");
   folder.hyper_parameters = type.read(config);
   read_labels(config, folder);
-  const std::int64_t side = read_preparation(file.parent_path() / "preprocessor_config.json", folder.images);
+  const std::int64_t side =
+      read_preparation(file.parent_path() / "preprocessor_config.json", model_type, folder.images);
   if (side > 0 && !config.says("image_size")) folder.hyper_parameters.push_back({"image_size", side});
   folder.problem = config.text("problem_type", "");
+  if (!config.flag("tie_word_embeddings", true))
+    folder.refused["masked_lm"] =
+        fmt::format("{}: expected a decoder that is the embedding, got `tie_word_embeddings` false", file.string());
   const Options options = describe_model(folder.model, folder.hyper_parameters).options;
-  if (options.find("pooling") != nullptr) read_pooling(file.parent_path(), folder);
+  if (options.find("pooling") != nullptr) read_sentence_modules(file.parent_path(), folder);
   if (!type.names.body.empty()) folder.names = std::make_shared<const TensorNames>(type.names);
   if (type.notes) folder.notes = type.notes(options);
   return folder;
@@ -227,8 +256,9 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
   const TransformersType& kind = transformers_types().get(type.model_type);
   ordered_json config{{"architectures", ordered_json::array({type.architecture})}, {"model_type", type.model_type}};
   if (type.architecture.find("Classification") != std::string::npos) write_labels(model, description, config);
-  if (!description.problem.empty() && type.architecture.find("SequenceClassification") != std::string::npos)
-    config["problem_type"] = description.problem;
+  for (const char* const what : {"ForSequenceClassification", "ForImageClassification"})
+    if (!description.problem.empty() && type.architecture.find(what) != std::string::npos)
+      config["problem_type"] = description.problem;
   config.update(type.config);
   config["dtype"] = "float32";
   TransformersFiles files{.texts = description.tokenizer, .names = &kind.names};
@@ -237,19 +267,8 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
   if (const auto* const images = dynamic_cast<const ImageModel*>(&model))
     add("preprocessor_config.json", preprocessor_of(*images, description.images));
   const auto values = describe_model(description.model, description.hyper_parameters).hyper_parameters;
-  const Tree* const pooling = find_value(values, "pooling");
-  if (pooling != nullptr && *find_value(values, "head") == Tree("embedding")) {
-    const bool first = *pooling == Tree("first");
-    add("modules.json",
-        ordered_json::array(
-            {{{"idx", 0}, {"name", "0"}, {"path", ""}, {"type", "sentence_transformers.models.Transformer"}},
-             {{"idx", 1}, {"name", "1"}, {"path", "1_Pooling"}, {"type", "sentence_transformers.models.Pooling"}}}));
-    add(pooling_file, {{"word_embedding_dimension", model.num_classes()},
-                       {"pooling_mode_cls_token", first},
-                       {"pooling_mode_mean_tokens", !first},
-                       {"pooling_mode_max_tokens", false},
-                       {"pooling_mode_mean_sqrt_len_tokens", false}});
-  }
+  if (const Tree* const head = find_value(values, "head"); head != nullptr && *head == Tree("embedding"))
+    for (const auto& [name, text] : sentence_modules(values, model.num_classes())) files.texts[name] = text;
   return files;
 }
 

@@ -122,6 +122,8 @@ AdapterFolder::AdapterFolder(const fs::path& folder, std::vector<TensorNames> ta
   const ordered_json& json = *config;
   if (const auto base = json.find("base_model_name_or_path"); base != json.end() && base->is_string())
     base_ = base->get<std::string>();
+  if (const auto task = json.find("task_type"); task != json.end() && task->is_string())
+    task_type_ = task->get<std::string>();
   kind_ = kind_of(text_in(json, "peft_type", origin()), origin());
   // Each gives other results than adapters of one rank and scale on the layers that the file has.
   for (const char* const key : {"rank_pattern", "alpha_pattern", "layer_replication", "alora_invocation_tokens",
@@ -141,10 +143,11 @@ std::string AdapterFolder::name_in(const Model& model, std::string_view stored) 
   std::string name = own_name(stored);
   if (is_ours(name)) return name;
   for (const TensorNames& table : tables_)
-    if (const auto found = table.ours(name)) {
-      std::string ours = found->parts == 1 ? found->name : name_of_part(places, found->name, found->part);
-      if (is_ours(ours)) return ours;
-    }
+    for (const std::string& theirs : {name, std::string(table.base) + name})  // models without a head lack the base
+      if (const auto found = table.ours(theirs)) {
+        std::string ours = found->parts == 1 ? found->name : name_of_part(places, found->name, found->part);
+        if (is_ours(ours)) return ours;
+      }
   return name;
 }
 
@@ -167,7 +170,14 @@ AdapterOptions AdapterFolder::options(const Model& model, std::string_view kind)
   return {.kind = chosen, .settings = settings_, .targets = {targets.begin(), targets.end()}, .exact = true};
 }
 
-LoadedAdapter AdapterFolder::check(const Model& model, bool new_head) const {
+std::int64_t AdapterFolder::head_outputs(const Model& model) const {
+  for (const SafetensorsEntry& entry : weights_.entries())
+    if (entry.name.ends_with(".weight") && entry.shape.rank() > 1 && in_head(model, name_in(model, entry.name)))
+      return entry.shape[0];
+  return 0;
+}
+
+LoadedAdapter AdapterFolder::check(const Model& model, Head head) const {
   expect(model.adaptation().has_value(), "the model has no adapters");
   std::map<std::string, Tensor, std::less<>> own;
   for (const auto& [name, tensor] : state_of(model)) own.emplace(name, tensor);
@@ -186,9 +196,11 @@ LoadedAdapter AdapterFolder::check(const Model& model, bool new_head) const {
     const bool fits =
         entry.dtype && is_floating(*entry.dtype) == is_floating(tensor.dtype()) && entry.shape == tensor.shape();
     if (in_head(model, name) && entry.shape.rank() == 2) loaded.file_classes = entry.shape[0];
-    if (fits)
+    if (head == Head::kept && in_head(model, name))
+      loaded.new_head = true;
+    else if (fits)
       loaded.names.emplace(name, entry.name);
-    else if (new_head && in_head(model, name))
+    else if (head == Head::kept_for_other_shapes && in_head(model, name))
       loaded.new_head = true;
     else
       differences +=
@@ -200,8 +212,8 @@ LoadedAdapter AdapterFolder::check(const Model& model, bool new_head) const {
   return loaded;
 }
 
-LoadedAdapter AdapterFolder::load(Model& model, bool new_head) const {
-  const LoadedAdapter loaded = check(model, new_head);
+LoadedAdapter AdapterFolder::load(Model& model, Head head) const {
+  const LoadedAdapter loaded = check(model, head);
   std::map<std::string, Tensor, std::less<>> own;
   for (const auto& [name, tensor] : state_of(model)) own.emplace(name, tensor);
   const std::set<std::string, std::less<>> adapters = adapter_names(model);
@@ -214,7 +226,7 @@ LoadedAdapter AdapterFolder::load(Model& model, bool new_head) const {
   return loaded;
 }
 
-void write_adapter(const fs::path& folder, const Model& model, const TensorNames* names) {
+void write_adapter(const fs::path& folder, const Model& model, const TensorNames* names, std::string_view task_type) {
   const Adaptation& adaptation = *model.adaptation();
   const nn::AdapterKind& kind = nn::adapters().get(adaptation.kind);
   const std::vector<AdapterPlace> places = adapter_places(model);
@@ -231,7 +243,7 @@ void write_adapter(const fs::path& folder, const Model& model, const TensorNames
   }
   ordered_json json{{"peft_type", kind.peft_type},
                     {"base_model_name_or_path", adaptation.base},
-                    {"task_type", nullptr},
+                    {"task_type", task_type.empty() ? ordered_json() : ordered_json(task_type)},
                     {"inference_mode", true},
                     {"bias", "none"},
                     {"target_modules", targets},

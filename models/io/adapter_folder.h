@@ -38,11 +38,16 @@ class AdapterFolder {
   /// Options to add the folder's adapters to `model` with. `kind`: another that trains the same values, as lora_fa;
   /// empty: the usual one of the type.
   AdapterOptions options(const Model& model, std::string_view kind = {}) const;
+  /// PEFT's `task_type`; empty: not said.
+  const std::string& task_type() const { return task_type_; }
+  /// Outputs of the head that the folder has for `model`; 0: it has none.
+  std::int64_t head_outputs(const Model& model) const;
   /// Every tensor of the folder must fit one of the model, and every adapter of the model must be there; all
-  /// differences are listed. `new_head`: whether the heads keep their values where the folder's are for other classes.
-  LoadedAdapter check(const Model& model, bool new_head = false) const;
+  /// differences are listed. `head`: when the model's heads keep their values.
+  enum class Head : std::uint8_t { loaded, kept_for_other_shapes, kept };
+  LoadedAdapter check(const Model& model, Head head = Head::loaded) const;
   /// Checks, then sets the adapters and what is stored below them.
-  LoadedAdapter load(Model& model, bool new_head = false) const;
+  LoadedAdapter load(Model& model, Head head = Head::loaded) const;
 
  private:
   std::string origin() const;
@@ -51,14 +56,15 @@ class AdapterFolder {
 
   std::filesystem::path folder_;
   SafetensorsFile weights_;
-  std::string base_;
+  std::string base_, task_type_;
   std::vector<TensorNames> tables_;
   std::string kind_;  // the first that is written as the folder's type
   OptionValues settings_;
 };
 
 /// Writes both files into `folder`, which exists. `names`: those of another library in place of ours; where its
-/// versions differ in a name, the tensor is stored under each of them.
-void write_adapter(const std::filesystem::path& folder, const Model& model, const TensorNames* names = nullptr);
+/// versions differ in a name, the tensor is stored under each of them. `task_type`: PEFT's; empty: none.
+void write_adapter(const std::filesystem::path& folder, const Model& model, const TensorNames* names = nullptr,
+                   std::string_view task_type = {});
 
 }  // namespace lacuna

@@ -12,7 +12,10 @@ namespace lacuna {
 
 using nlohmann::ordered_json;
 
-std::optional<ordered_json> read_json_object(const std::filesystem::path& file, std::uintmax_t most_bytes) {
+namespace {
+
+std::optional<ordered_json> read_json(const std::filesystem::path& file, std::uintmax_t most_bytes,
+                                      bool (ordered_json::*is_kind)() const noexcept, std::string_view kind) {
   constexpr int deepest = 16;
   std::error_code failed;
   if (!std::filesystem::is_regular_file(file, failed)) return {};
@@ -27,9 +30,19 @@ std::optional<ordered_json> read_json_object(const std::filesystem::path& file, 
     return !(too_deep = too_deep || depth > deepest);
   };
   ordered_json json = ordered_json::parse(text, watch, false);
-  if (too_deep || !json.is_object())
-    reject("{}: expected a JSON object{}", file.string(), too_deep ? ", less deep" : "");
+  if (too_deep || !(json.*is_kind)())
+    reject("{}: expected a JSON {}{}", file.string(), kind, too_deep ? ", less deep" : "");
   return json;
+}
+
+}  // namespace
+
+std::optional<ordered_json> read_json_object(const std::filesystem::path& file, std::uintmax_t most_bytes) {
+  return read_json(file, most_bytes, &ordered_json::is_object, "object");
+}
+
+std::optional<ordered_json> read_json_list(const std::filesystem::path& file, std::uintmax_t most_bytes) {
+  return read_json(file, most_bytes, &ordered_json::is_array, "list");
 }
 
 const ordered_json& field(const ordered_json& json, const char* key, std::string_view origin) {

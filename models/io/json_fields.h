@@ -17,6 +17,10 @@ namespace lacuna {
 std::optional<nlohmann::ordered_json> read_json_object(const std::filesystem::path& file,
                                                        std::uintmax_t most_bytes = 64 << 20);
 
+/// The same for a list.
+std::optional<nlohmann::ordered_json> read_json_list(const std::filesystem::path& file,
+                                                     std::uintmax_t most_bytes = 64 << 20);
+
 /// `origin` names in messages where the JSON stands.
 const nlohmann::ordered_json& field(const nlohmann::ordered_json& json, const char* key, std::string_view origin);
 /// A whole number from 0 to `most`.

@@ -122,6 +122,7 @@ bool is_head_for_other_classes(const Model& model, std::string_view name, const 
 LoadedWeights judge_head(const Model& model, const WeightFiles& file, const LoadOptions& options) {
   LoadedWeights judged;
   if (!options.new_head) return judged;
+  judged.new_head = options.other_classes && !model.heads().empty();
   std::set<std::string, std::less<>> known;
   for (const auto& [name, tensor] : state_of(model)) {
     if (!belongs_to_head(name, model)) continue;

@@ -12,11 +12,12 @@
 namespace lacuna {
 
 struct LoadOptions {
-  std::string prefix = {};           // of the names to load, other names in the file are ignored; empty: found out
-  bool new_head = false;             // whether the heads keep their initial values where the file has none, or others
-  bool as_saved = false;             // whether names and shapes must be the model's own: no prefix, nothing adapted
-  Library library = Library::timm;   // whose way of resampling tables is followed
-  std::int64_t label_offset = 0;     // rows of the file's heads before the first class, as timm's label_offset says
+  std::string prefix = {};     // of the names to load, other names in the file are ignored; empty: found out
+  bool new_head = false;       // whether the heads keep their initial values where the file has none, or others
+  bool other_classes = false;  // with new_head: whether the file's heads are for other classes, whatever their shape
+  bool as_saved = false;       // whether names and shapes must be the model's own: no prefix, nothing adapted
+  Library library = Library::timm;  // whose way of resampling tables is followed
+  std::int64_t label_offset = 0;    // rows of the file's heads before the first class, as timm's label_offset says
 };
 
 struct LoadedWeights {

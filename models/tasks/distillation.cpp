@@ -1,4 +1,5 @@
 // Distillation (Hinton et al. 2015; Touvron et al. 2021): classification that also follows a frozen teacher.
+#include "data/class_names.h"
 #include "data/dataset.h"
 #include "data/pipeline.h"
 #include "models/folders/folder.h"
@@ -11,6 +12,10 @@
 #include "ops/losses/loss.h"
 #include "ops/losses/top_k.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace lacuna {
@@ -33,10 +38,37 @@ ModelFolder describe_teacher(const std::string& name, const std::string& from) {
   return std::move(*folder);
 }
 
+/// The data's classes in the teacher's; nothing where no names are known. Refuses a teacher of other classes.
+std::optional<JoinedClasses> joined_classes(const ModelFolder& teacher, std::int64_t count,
+                                            const std::vector<std::string>& data) {
+  if (std::ssize(data) != count) return {};
+  std::optional<JoinedClasses> joined =
+      join_classes(teacher.labels, teacher.labels.empty() ? count : std::ssize(teacher.labels), data);
+  if (!joined || (!teacher.labels.empty() && std::ssize(teacher.labels) != count))
+    reject("task distillation: expected a teacher of the data's classes: {}", both_lists(teacher.labels, data));
+  return joined;
+}
+
+/// Puts the rows of the heads into the order of the data's classes: `numbers`, those of the model's.
+void order_classes(const std::vector<std::int64_t>& numbers, const Model& model) {
+  for (const Parameter* const parameter : model.parameters()) {
+    const bool of_head = std::ranges::any_of(
+        model.heads(), [&](const std::string& head) { return belongs_to(parameter->path(), head); });
+    if (!of_head || parameter->shape().front() != std::ssize(numbers)) continue;
+    const Tensor stored = parameter->tensor().clone(Purpose::parameters);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const auto to = static_cast<std::int64_t>(i);
+      parameter->tensor().leading(to, to + 1).copy_from(stored.leading(numbers[i], numbers[i] + 1));
+    }
+  }
+}
+
 /// The teacher for the student's images and classes, with the weights of `from` (a file or a folder), in evaluation
 /// mode and without gradients.
-Teacher make_teacher(const std::string& name, const std::string& from, const Model& student) {
+Teacher make_teacher(const std::string& name, const std::string& from, const Model& student,
+                     const std::vector<std::string>& names) {
   const ModelFolder folder = describe_teacher(name, from);
+  const std::optional<JoinedClasses> joined = joined_classes(folder, student.num_classes(), names);
   const Shape& image = field_of(student.inputs(), "images").shape;  // [H, W, C]
   const Tree size = image[0] == image[1] ? Tree(image[0]) : Tree(std::vector{image[0], image[1]});
   std::vector<HyperParameter> values = folder.hyper_parameters;
@@ -58,6 +90,8 @@ Teacher make_teacher(const std::string& name, const std::string& from, const Mod
     check_weights(*teacher, weights.files, weights.options);
   else
     load_weights(*teacher, weights.files, weights.options);
+  if (joined && !joined->is_same(classes) && student.context().device != Device::meta)
+    order_classes(joined->numbers, *teacher);
   for (Parameter* const parameter : teacher->parameters()) parameter->set_trainable(false);
   return {std::move(teacher), folder.images};
 }
@@ -145,6 +179,14 @@ class Distillation final : public Task {
     student_images_ = {.mean = as_written(data.mean), .std = as_written(data.deviation)};
   }
 
+  std::vector<std::string> notes() const override {
+    const ModelFolder teacher = describe_teacher(teacher_name_, teacher_from_);
+    const std::optional<JoinedClasses> joined = joined_classes(teacher, classes_, data().classes);
+    if (!joined || !joined->by_place) return {};
+    return {fmt::format("the teacher's classes are joined by number, since names are on one side alone: {}",
+                        both_lists(teacher.labels, data().classes))};
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     Variable labels = batch.take("labels");
     TaskResult result;
@@ -179,7 +221,7 @@ class Distillation final : public Task {
   /// The teacher's logits for the batch as the student sees it.
   Tensor teacher_logits(const Inputs& batch, const Model& student) const {
     const NoGrad no_grad;
-    if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, student);
+    if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, student, data().classes);
     Inputs inputs;
     const Variable& images = batch.at("images");
     if (images.dtype() == DType::u8) {

@@ -168,6 +168,90 @@ TEST_CASE("text: what is wrong is told with file and line") {
   check_says(files.refusal("text", "train.tsv", {{"tokenizer", std::string()}}), "data.tokenizer");
 }
 
+TEST_CASE("text: labels are read as their column means them") {
+  struct Case {
+    const char *name, *rows;
+    Values labels;
+    std::vector<std::string> classes;
+    OptionValues settings{};
+  };
+  const std::string multi_hot = R"({"text": "a", "labels": [0, 1, 1]})"
+                                "\n"
+                                R"({"text": "bad", "labels": [1, 0, 0]})"
+                                "\n";
+  const std::string listed = R"([{"text": "a", "label": "x"},
+ {"text": "bad",
+  "label": "y"}])";
+  for (const Case& one : std::initializer_list<Case>{
+           {"multi.jsonl", multi_hot.c_str(), {0, 1, 1, 1, 0, 0}, {"0", "1", "2"}},
+           {"named.jsonl",
+            multi_hot.c_str(),
+            {0, 1, 1, 1, 0, 0},
+            {"x", "y", "z"},
+            {{"labels", std::string("x, y, z")}}},
+           {"numbers.jsonl",
+            "{\"text\": \"a\", \"labels\": [0, 2]}\n{\"text\": \"bad\", \"labels\": [1]}\n",
+            {1, 0, 1, 0, 1, 0},
+            {"0", "1", "2"}},
+           {"from_one.csv", "text,label\na,1\nbad,2\na,5\n", {0, 1, 4}, {"1", "2", "3", "4", "5"}},
+           {"from_zero.csv", "text,label\na,0\nbad,2\n", {0, 2}, {"0", "1", "2"}},
+           {"whole.csv", "text,label\na,0.0\nbad,1.0\n", {0, 1}, {"0", "1"}},
+           {"given.csv", "text,label\na,0.0\nbad,1.0\n", {0, 1}, {"x", "y"}, {{"labels", std::string("x, y")}}},
+           {"fraction.csv", "text,score\na,0.5\nbad,1\n", {0.5, 1}, {}},
+           {"null.csv",
+            "text,label\na,null\nbad,nan\n",
+            {0, 1},
+            {"null", "nan"},
+            {{"labels", std::string("null, nan")}}},
+           {"cells.csv", "text,labels\na,\"['x', 'y']\"\nbad,\"['y']\"\n", {1, 1, 0, 1}, {"x", "y"}},
+           {"split.csv", "text,labels\na,x|y\nbad,y\n", {1, 1, 0, 1}, {"x", "y"}, {{"separator", std::string("|")}}},
+           {"columns.csv", "text,x,y\na,1,1\nbad,0,1\n", {1, 1, 0, 1}, {"x", "y"}, {{"label", std::string("x, y")}}},
+           {"semicolon.csv", "text;label\na;x\n\"a;a\";y\n", {0, 1}, {"x", "y"}},
+           {"kaggle.csv", "review,sentiment\na,x\nbad,y\n", {0, 1}, {"x", "y"}},
+           {"other.csv", "utterance,label\na,x\nbad,y\n", {0, 1}, {"x", "y"}},
+           {"list.json", listed.c_str(), {0, 1}, {"x", "y"}},
+       }) {
+    CAPTURE(one.name);
+    Files files;
+    files.write(one.name, one.rows);
+    const DatasetPtr data = files.open("text", one.name, one.settings);
+    CHECK(data->info().classes == one.classes);
+    CHECK(all_of(data)["labels"].to_vector() == one.labels);
+  }
+  for (const auto& [rows, word] : {std::pair{"text,label\na,x\nbad,nan\n", "data.labels"},
+                                   {"text,label\na,1\nbad,None\n", "data.labels"},
+                                   {"text,label\na,x\nbad,x\n", "data.label"},
+                                   {"text,label\na,100\nbad,900\n", "data.labels=numbers"}}) {
+    CAPTURE(rows);
+    Files files;
+    files.write("train.csv", rows);
+    check_says(files.refusal("text", "train.csv"), word);
+  }
+}
+
+TEST_CASE("text: pairs need no label, and two files of one split are refused") {
+  Files files;
+  const OptionValues separate{{"separate", true}};
+  for (const char* const rows : {"sentence1,sentence2\na,bad\n", "anchor,positive\na,bad\n"}) {
+    files.write("pairs.csv", rows);
+    const Batch batch = all_of(files.open("text", "pairs.csv", separate));
+    CHECK(batch["pair_tokens"].to_vector() == Values{2, 7, 3});
+  }
+  files.write("train.csv", "text,label\na,x\nbad,y\n");
+  files.write("train.tsv", "text\tlabel\na\tx\nbad\ty\n");
+  check_says(files.refusal("text", ""), "train.csv");
+}
+
+TEST_CASE("tagged text: JSON lines of words and tags are recognised, by other keys too") {
+  Files files;
+  files.write("train.jsonl", R"({"tokens": ["a", "bad"], "ner_tags": ["O", "B"]})"
+                             "\n");
+  const RecognizedDataset found = recognize_dataset(files / "train.jsonl");
+  CHECK(found.name == "tagged_text");
+  CHECK(found.settings.at("tags") == Tree("ner_tags"));
+  CHECK(files.open("tagged_text", "train.jsonl", found.settings)->info().classes == std::vector<std::string>{"B", "O"});
+}
+
 TEST_CASE("a number stands for a class only where no class is named by one") {
   Files files;
   files.write("train.tsv", "a\t1\ngood\t0\n");

@@ -196,6 +196,31 @@ TEST_CASE("distillation: a teacher of other classes than the student's is named 
   }
 }
 
+TEST_CASE("distillation: a teacher's classes are joined to the data's by name") {
+  const Teacher teacher;
+  test::write_file(teacher.folder / "config.json",
+                   R"({"architecture": "resnet20", "num_classes": 5, "label_names": ["a", "b", "c", "d", "e"],
+                       "pretrained_cfg": {"input_size": [3, 16, 16]}})");
+  const std::unique_ptr<Model> student = tiny("vit", 2);
+  const auto loss = [&](const std::vector<std::string>& names) {
+    const std::unique_ptr<Task> task =
+        teacher.task(*student, {{"hard", true}, {"base_weight", 0.0}, {"distill_weight", 1.0}});
+    DatasetInfo data{.name = "pictures"};
+    data.classes = names;
+    task->see(data);
+    return task->run(*student, batch(), TaskMode::train).loss.tensor().item();
+  };
+  const Rows own = log_probabilities(student->forward(batch()).take("logits").tensor());
+  std::vector<std::int64_t> best, reversed;
+  for (const std::vector<double>& row : log_probabilities(teacher.model->forward(batch()).take("logits").tensor())) {
+    best.push_back(std::max_element(row.begin(), row.end()) - row.begin());
+    reversed.push_back(classes - 1 - best.back());
+  }
+  CHECK(loss({"a", "b", "c", "d", "e"}) == doctest::Approx(cross_entropy(own, best)).epsilon(1e-5));
+  CHECK(loss({"E", "d", "c", "b", "a"}) == doctest::Approx(cross_entropy(own, reversed)).epsilon(1e-5));
+  CHECK_THROWS_WITH_AS(loss({"a", "b", "c", "d", "x"}), doctest::Contains("x"), Error);
+}
+
 TEST_CASE("distillation: a teacher without name or weights is refused") {
   const std::unique_ptr<Model> student = tiny("vit", 2);
   CHECK_THROWS_WITH_AS(

@@ -274,6 +274,44 @@ TEST_CASE("folders: labels that are no names, and pixels of another scale, are r
   CHECK_FALSE(refused("hf-vit", preparation, "rescale_factor", 0.003921569));
 }
 
+TEST_CASE("folders: a processor's class says what a number is, and other sizes are refused") {
+  const TemporaryFolder folder;
+  const auto mode = [&](const nlohmann::json& changes) {
+    fs::remove_all(folder / "a");
+    fs::copy(fs::path(LACUNA_SOURCE_DIR "/tests/models/folders/hf-vit"), folder / "a", fs::copy_options::recursive);
+    change(folder / "a/preprocessor_config.json", [&](nlohmann::json& json) { json.update(changes); });
+    return read_model_folder(folder / "a")->images.crop_mode;
+  };
+  CHECK(mode({{"size", 32}}) == "squash");
+  CHECK(mode({{"size", 32}, {"image_processor_type", nullptr}, {"feature_extractor_type", "DeiTFeatureExtractor"}}) ==
+        "squash");
+  CHECK(mode({{"size", 32}, {"image_processor_type", "ConvNextFeatureExtractor"}}) == "center");
+  CHECK(mode({{"size", {{"shortest_edge", 32}}}}) == "center");
+  for (const auto& [key, value] : {std::pair{"size", nlohmann::json{{"height", 32}, {"width", 40}}},
+                                   {"size", nlohmann::json{{"longest_edge", 32}}},
+                                   {"resample", nlohmann::json(9)},
+                                   {"do_resize", nlohmann::json(false)}})
+    test::check_says(refusal([&] { mode({{key, value}}); }), key);
+  test::check_says(refusal([&] { mode({{"size", 32}, {"image_processor_type", "OtherImageProcessor"}}); }), "Other");
+}
+
+TEST_CASE("folders: several labels and numbers to predict come back in both conventions") {
+  for (const Case& one : our_cases())
+    for (const std::string problem : {"multi_label_classification", "regression"}) {
+      const TemporaryFolder folder;
+      ModelFolder description = one.description;
+      description.problem = problem;
+      const std::unique_ptr<Model> model = drawn(one);
+      if (one.timm) {
+        write_model_folder(folder / "timm", *model, description, Library::timm);
+        CHECK(task_of(*read_model_folder(folder / "timm"), *model) == task_of(description, *model));
+      }
+      if (!transformers_refusal(description).empty()) continue;
+      write_model_folder(folder / "hf", *model, description, Library::transformers);
+      CHECK(read_model_folder(folder / "hf")->problem == problem);
+    }
+}
+
 TEST_CASE("folders: names may have a wrapper's before them; a model without a head lacks its own") {
   const fs::path given = LACUNA_SOURCE_DIR "/tests/models/folders/hf-vit";
   const SafetensorsFile file(given / "model.safetensors");

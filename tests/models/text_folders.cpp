@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <tuple>
 
 using namespace lacuna;
 using lacuna::test::TemporaryFolder;
@@ -119,4 +120,84 @@ TEST_CASE("text folders: decoders and relative positions are refused") {
     test::write_file(folder / "bert/config.json", config.dump());
     CHECK_THROWS_WITH_AS(read_model_folder(folder / "bert"), doctest::Contains(key), Error);
   }
+}
+
+namespace {
+
+using Files = std::vector<std::pair<const char*, std::string>>;
+
+/// A copy of hf-bert with further files.
+fs::path with_files(const TemporaryFolder& folder, const Files& files) {
+  fs::remove_all(folder / "a");
+  fs::copy(fixtures / "hf-bert", folder / "a");
+  for (const auto& [name, text] : files) {
+    fs::create_directories((folder / "a" / name).parent_path());
+    test::write_file(folder / "a" / name, text);
+  }
+  return folder / "a";
+}
+
+std::string modules(std::initializer_list<const char*> kinds) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const char* const kind : kinds)
+    list.push_back({{"path", list.empty() ? "" : fmt::format("{}_{}", list.size(), kind)},
+                    {"type", fmt::format("sentence_transformers.models.{}", kind)}});
+  return list.dump();
+}
+
+}  // namespace
+
+TEST_CASE("text folders: what sentence-transformers says is read and written, or refused of embeddings alone") {
+  const TemporaryFolder folder;
+  const fs::path path = with_files(folder, {{"modules.json", modules({"Transformer", "Pooling", "Normalize"})},
+                                            {"1_Pooling/config.json", R"({"pooling_mode_cls_token": true})"},
+                                            {"sentence_bert_config.json", R"({"max_seq_length": 8})"}});
+  Loaded loaded = load(path, {{"head", "embedding"}}, true);
+  CHECK(loaded.model->inputs().front().shape == Shape{8});
+  for (const bool again : {false, true}) {
+    if (again) {
+      write_model_folder(folder / "out", *loaded.model, loaded.folder, Library::transformers);
+      loaded = load(folder / "out");
+    }
+    CHECK(*find_value(loaded.folder.hyper_parameters, "normalize") == Tree(true));
+    CHECK(*find_value(loaded.folder.hyper_parameters, "pooling") == Tree("first"));
+    CHECK(*find_value(loaded.folder.hyper_parameters, "max_seq_length") == Tree(8));
+  }
+  Inputs inputs;
+  const std::vector<std::int64_t> ids{2, 3, 4}, offsets{0, 3};
+  inputs.set("tokens", Variable(Tensor::from(std::span<const std::int64_t>(ids), {3})));
+  inputs.set("offsets", Variable(Tensor::from(std::span<const std::int64_t>(offsets), {2})));
+  double length = 0;
+  for (const double value : loaded.model->forward(std::move(inputs)).take("embeddings").tensor().to_vector())
+    length += value * value;
+  CHECK(length == doctest::Approx(1));
+
+  const std::string pooling = modules({"Transformer", "Pooling"});
+  for (const auto& [files, head, word] : std::initializer_list<std::tuple<Files, const char*, const char*>>{
+           {{{"modules.json", modules({"Transformer", "Pooling", "Dense"})}}, "embedding", "Dense"},
+           {{{"modules.json", modules({"Transformer"})}}, "embedding", "Pooling"},
+           {{{"modules.json", pooling}, {"1_Pooling/config.json", R"({"pooling_mode_max_tokens": true})"}},
+            "embedding",
+            "max_tokens"},
+           {{{"config_sentence_transformers.json", R"({"default_prompt_name": "query"})"}}, "embedding", "prompt"}}) {
+    const ModelFolder described = *read_model_folder(with_files(folder, files));
+    CHECK_THROWS_WITH_AS(require_head(described, {{"head", head}}), doctest::Contains(word), Error);
+    require_head(described, {{"head", "classification"}});
+  }
+}
+
+TEST_CASE("text folders: a decoder of its own, parts that are cut off and other numbers of labels are refused") {
+  const TemporaryFolder folder;
+  const auto with = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json config = nlohmann::json::parse(test::read_file(fixtures / "hf-bert/config.json"));
+    config[key] = value;
+    return with_files(folder, {{"config.json", config.dump()}});
+  };
+  CHECK_THROWS_WITH_AS(require_head(*read_model_folder(with("tie_word_embeddings", false)), {{"head", "masked_lm"}}),
+                       doctest::Contains("tie_word_embeddings"), Error);
+  for (const auto& [key, value] : {std::pair{"pruned_heads", nlohmann::json{{"0", {1}}}},
+                                   {"quantization_config", nlohmann::json{{"bits", 4}}},
+                                   {"num_labels", nlohmann::json(2)},
+                                   {"label2id", nlohmann::json{{"bad", 2}, {"fair", 1}, {"good", 0}}}})
+    CHECK_THROWS_WITH_AS(read_model_folder(with(key, value)), doctest::Contains(key), Error);
 }

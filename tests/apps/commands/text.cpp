@@ -118,6 +118,90 @@ TEST_CASE("text: a folder's order of classes holds for data with the same classe
             .code == 2);
 }
 
+TEST_CASE("text: an evaluation joins classes by name; training on others starts the head anew") {
+  const TextFolder folder;
+  test::run(folder, train({}));
+  test::run(folder, {"export", "runs/c", "out"});
+  const auto eval = [&](const std::string& file) {
+    return run_command(folder, {"eval", "out", "data={name: text, path: " + file + ", max_length: 16}", "--json", "-"});
+  };
+  write_file(folder / "upper.csv", "text,label\ngood film,POS\nbad film,Neg\n");
+  write_file(folder / "one.csv", "text,label\ngood film,pos\ngood,pos\n");
+  for (const char* const file : {"upper.csv", "one.csv"}) {
+    fs::copy_file(folder / file, folder / "train.csv", fs::copy_options::overwrite_existing);
+    fs::copy_file(folder / file, folder / "dev.csv", fs::copy_options::overwrite_existing);
+    const CommandResult evaluated = eval("train.csv");
+    INFO(evaluated.error);
+    REQUIRE(evaluated.code == 0);
+    CHECK(evaluated.json().at("val_accuracy") == 1.0);
+    CHECK(run(folder, {"eval", "runs/c", "--json", "-"}).json().at("val_accuracy") == 1.0);
+  }
+  write_file(folder / "numbers.csv", "text,label\ngood film,1\nbad film,0\n");
+  fs::copy_file(folder / "numbers.csv", folder / "dev.csv", fs::copy_options::overwrite_existing);
+  fs::copy_file(folder / "numbers.csv", folder / "train.csv", fs::copy_options::overwrite_existing);
+  const nlohmann::json by_place = eval("train.csv").json();
+  CHECK(by_place.at("val_accuracy") == 1.0);
+  CHECK(by_place.at("notes").size() == 1);
+
+  const std::string others = "text,label\ngood film,happy\nbad film,sad\ngood,happy\nbad,sad\n";
+  write_file(folder / "train.csv", others);
+  write_file(folder / "dev.csv", others);
+  check_refused(folder, {"eval", "out", "data={name: text, path: train.csv, max_length: 16}"}, {"happy", "pos"});
+  check_refused(folder, {"eval", "runs/c"}, {"happy", "pos"});
+  check_refused(folder, {"eval", "out"}, {"data.path"});
+  const CommandResult anew =
+      run_command(folder, {"train", "model.from=out", "data={name: text, path: train.csv, max_length: 16}",
+                           "train.batch_size=2", "train.threads=1", "train.epochs=1", "output.dir=anew"});
+  REQUIRE(anew.code == 0);
+  check_says(anew.out + anew.error, "anew");
+}
+
+TEST_CASE("text: eval takes its settings from the command line, and an adapter's own base") {
+  const TextFolder folder;
+  test::run(folder, train({"output.dir=base"}));
+  test::run(folder, {"export", "base", "base-folder"});
+  CHECK(run(folder,
+            {"eval", "model.from=base-folder", "data={name: text, path: train.csv, max_length: 16}", "--json", "-"})
+            .json()
+            .at("val_accuracy") == 1.0);
+  test::run(folder, train({"model.from=base-folder", "adapter={name: lora, rank: 2}", "train.epochs=1"}));
+  test::run(folder, {"eval", "runs/c"});
+  // PEFT writes no config.json: its base says what the model is.
+  test::run(folder, {"export", "runs/c", "peft", "--adapter"});
+  CHECK(read_json(folder / "peft/adapter_config.json").at("task_type") == "SEQ_CLS");
+  const auto share = [&](const char* from) {
+    return nlohmann::json::parse(run(folder, {"predict", from, "good film"}).out).at("probabilities").at("pos");
+  };
+  CHECK(share("peft").get<double>() == doctest::Approx(share("runs/c").get<double>()));
+  test::run(folder, {"export", "peft", "merged"});
+  CHECK(share("merged").get<double>() == doctest::Approx(share("runs/c").get<double>()));
+  test::run(folder, train({"output.dir=other", "train.epochs=1", "train.seed=7"}));
+  fs::copy_file(fs::canonical(folder / "other/last") / "model.safetensors", folder / "base-folder/model.safetensors",
+                fs::copy_options::overwrite_existing);
+  check_refused(folder, {"eval", "runs/c"}, {"base-folder"});
+}
+
+TEST_CASE("text: predict reads tables, and takes no file for a text") {
+  const TextFolder folder;
+  test::run(folder, train({}));
+  check_refused(folder, {"predict", "runs/c", "dev.csv"}, {"--input"});
+  write_file(folder / "in.csv", "id,review\n7,good film\n8,\"bad, a film\"\n");
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--column", "review"}}) {
+    std::vector<std::string> words{"predict", "runs/c", "--input", "in.csv"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::istringstream lines(run(folder, words).out);
+    std::string line;
+    for (const auto& [id, label] : {std::pair{"7", "pos"}, {"8", "neg"}}) {
+      std::getline(lines, line);
+      const nlohmann::json json = nlohmann::json::parse(line);
+      CHECK(json.at("row").at("id") == id);
+      CHECK(json.at("label") == label);
+    }
+  }
+  check_refused(folder, {"predict", "runs/c", "--input", "in.csv", "--column", "words"}, {"review"});
+  check_refused(folder, {"predict", "runs/c", "--column", "review", "good"}, {"--input"});
+}
+
 TEST_CASE("text: sentence embeddings keep how they pool") {
   const TextFolder folder(", separate: true");
   std::string rows = "text,pair,label\n";

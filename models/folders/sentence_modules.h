@@ -1,0 +1,17 @@
+// Folders of sentence-transformers: how one vector is made of a text's tokens.
+#pragma once
+
+#include "models/folders/folder.h"
+
+#include <cstdint>
+
+namespace lacuna {
+
+/// Reads modules.json and the files that it names, for models that pool. What is not computed here is refused of the
+/// head `embedding`.
+void read_sentence_modules(const std::filesystem::path& folder, ModelFolder& description);
+
+/// The same files of a model with the head `embedding` of `width` numbers.
+std::map<std::string, std::string> sentence_modules(const std::vector<HyperParameter>& values, std::int64_t width);
+
+}  // namespace lacuna

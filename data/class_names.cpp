@@ -62,7 +62,7 @@ std::string class_setting(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) {
     if (!text.empty()) text += ", ";
-    const bool plain = class_names(name) == std::vector<std::string>{name} && !name.ends_with(".txt");
+    const bool plain = !name.ends_with(".txt") && class_names(name) == std::vector<std::string>{name};
     if (plain) {
       text += name;
       continue;

@@ -107,7 +107,7 @@ std::optional<TableFormat> table_format(const std::string& file) {
 
 /// The rows of a table; `columns` name the text, and perhaps a second one behind a tab.
 void each_row(const std::string& file, TableFormat format, std::vector<std::string> columns, const TakeInput& take) {
-  Table table(file, {.format = format});
+  lacuna::Table table(file, {.format = format});
   if (columns.empty()) columns = {usual_column(table.columns(), {"text", "sentence", "review", "content"})};
   for (const std::string& column : columns)
     if (std::ranges::find(table.columns(), column) == table.columns().end())

@@ -228,7 +228,7 @@ Recognition recognize_tagged(const fs::path& path, OpenedFiles&) {
   std::error_code unused;
   const bool is_folder = fs::is_directory(path, unused);
   for (const char* const extension : {".jsonl", ".json"}) {
-    const fs::path file = is_folder ? path / (std::string("train") + extension) : path;
+    const fs::path file = is_folder ? path / fmt::format("train{}", extension) : path;
     if (file.extension() != extension || !fs::is_regular_file(file, unused)) continue;
     if (const std::optional<WordKeys> keys = word_keys(file))
       return {.certainty = 1, .settings = {{"words", keys->words}, {"tags", keys->tags}}};

@@ -80,8 +80,8 @@ void guess_by_content(const fs::path& file, TextColumns& columns) {
   const auto rows = first_rows(file, columns.table.format, 200);
   const std::size_t count = rows.front().size();
   if (columns.separate && count == 2) {  // pairs without a label
-    if (columns.text.empty()) columns.text = "1";
-    if (columns.pair.empty()) columns.pair = "2";
+    if (columns.text.empty()) columns.text = std::to_string(1);
+    if (columns.pair.empty()) columns.pair = std::to_string(2);
     return;
   }
   if (count < 2 || count > 3)
@@ -293,7 +293,7 @@ Recognition recognize_text(const fs::path& path, OpenedFiles&) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
   for (const char* const extension : {".tsv", ".csv", ".jsonl", ".json", ".ndjson"}) {
-    const fs::path file = is_folder ? path / (std::string("train") + extension) : path;
+    const fs::path file = is_folder ? path / fmt::format("train{}", extension) : path;
     if (lower_case(file.extension().string()) == extension && fs::is_regular_file(file, ignored) && has_rows(file))
       return {.certainty = word_keys(file) ? 0 : 1};
   }

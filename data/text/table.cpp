@@ -52,8 +52,8 @@ std::vector<std::string> split_csv(const std::string& record, char separator, co
         field.push_back('"');
       }
       if (at < record.size() && record[at] != separator)
-        reject("{}: expected a `{}` behind the quoted field {}, got `{}`", place_of(path, line), separator,
-               fields.size(), record.substr(at, 1));
+        reject("{}: expected a {} behind the quoted field {}, got `{}`", place_of(path, line),
+               separator == ',' ? "comma" : fmt::format("`{}`", separator), fields.size(), record.substr(at, 1));
     } else {
       const std::size_t end = std::min(record.find(separator, at), record.size());
       field = record.substr(at, end - at);

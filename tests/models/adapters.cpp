@@ -393,7 +393,7 @@ TEST_CASE("adapter folders: written and read, the values are the same, and only 
     const std::unique_ptr<Model> wider = make(tiny_vit({{"num_classes", whole(7)}}));
     add_adapters(*wider, read.options(*wider));
     test::check_says(error_of([&] { read.load(*wider); }), "head.weight: expected [7, 24]");
-    const LoadedAdapter loaded = read.load(*wider, true);
+    const LoadedAdapter loaded = read.load(*wider, AdapterFolder::Head::kept_for_other_shapes);
     CHECK(loaded.new_head);
     CHECK(loaded.file_classes == 5);
   }

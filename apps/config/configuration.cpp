@@ -209,6 +209,12 @@ void recognize_data(Tree& root, const std::shared_ptr<OpenedFiles>& files) {
   for (const auto& [key, value] : found.settings) add(key, value.text);
 }
 
+/// Whether the task compares outputs with numbers.
+bool predicts_numbers(const Experiment& experiment) {
+  const std::string& task = experiment.task.name;
+  return tasks().contains(task) && (tasks().get(task).problem == "regression" || task == "sentence_similarity");
+}
+
 /// Puts the data's classes into the order of a model's where both are the same by name. Evaluations may see fewer;
 /// others are refused there, while in training the head starts anew.
 void take_classes(const std::vector<std::string>& labels, bool evaluates, Experiment& experiment) {
@@ -233,6 +239,15 @@ void take_classes(const std::vector<std::string>& labels, bool evaluates, Experi
       settings.erase(std::string(list->name));
     }
     throw;
+  }
+  if (is_open && predicts_numbers(experiment) && find_class(experiment.samples.fields) != nullptr) {
+    settings[std::string(list->name)] = "numbers";  // whole ones, which would be classes otherwise
+    try {
+      return describe();
+    } catch (const Error&) {  // the data set has no numbers
+      settings.erase(std::string(list->name));
+      describe();
+    }
   }
   const std::vector<std::string>& classes = experiment.samples.classes;
   if (labels.empty() || classes.empty()) return;

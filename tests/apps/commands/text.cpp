@@ -156,6 +156,13 @@ TEST_CASE("text: an evaluation joins classes by name; training on others starts 
   check_says(anew.out + anew.error, "anew");
 }
 
+TEST_CASE("text: whole numbers are numbers to a task that predicts them") {
+  const TextFolder folder;
+  for (const char* const file : {"train.csv", "dev.csv"}) write_file(folder / file, "text,score\ngood film,5\nbad,1\n");
+  run(folder, train({"task.name=regression", "train.epochs=1", "train.batch_size=2"}));
+  check_says(run(folder, {"predict", "runs/c", "good film"}).out, "value");
+}
+
 TEST_CASE("text: eval takes its settings from the command line, and an adapter's own base") {
   const TextFolder folder;
   test::run(folder, train({"output.dir=base"}));

@@ -60,9 +60,8 @@ std::vector<std::string> announce_weights(const Experiment& experiment, const Se
   if (!resumed) {
     warn_of_other_statistics(experiment);
     if (!experiment.model.from.empty() && !dataset_kinds().get(experiment.data.name).reads_files)
-      print_error(fmt::format(
-          "lacuna: warning: the weights of {} are trained on the made-up data set {}: data.path names data\n",
-          experiment.model.from, experiment.data.name));
+      lines.push_back(fmt::format("the weights of {} are trained on made-up data ({}): data.path names data",
+                                  experiment.model.from, experiment.data.name));
     if (experiment.model.from.empty() && setup.trainable_count() < setup.parameter_count())
       print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
   }

@@ -29,7 +29,8 @@ TEST_CASE("export: a run's best checkpoint as a folder, which evaluates alike in
     CHECK(said.at("model_args").at("embed_dim") == 8);
   }
   const nlohmann::json of_run = run(folder, {"eval", "r", "--json", "-"}).json();
-  const std::vector<std::string> data{"data.val_size=10", "train.threads=1", "train.batch_size=8", "--json", "-"};
+  const std::vector<std::string> data{"data.name=shapes",   "data.val_size=10", "train.threads=1",
+                                      "train.batch_size=8", "--json",           "-"};
   for (const std::string format : {"timm", "transformers"}) {
     CAPTURE(format);
     const nlohmann::json written = run(folder, {"export", "r", format, "--format", format, "--json", "-"}).json();
@@ -42,6 +43,7 @@ TEST_CASE("export: a run's best checkpoint as a folder, which evaluates alike in
     const nlohmann::json evaluated = run(folder, evaluation).json();
     CHECK(evaluated.at("val_loss") == of_run.at("val_loss"));
     check_refusals(folder, {"export", "r"}, {{format, format}});
+    check_refusals(folder, {"eval", format}, {{"data.val_size=10", "data.path"}});  // nobody means drawn shapes
   }
   // The checkpoint itself is a folder, too; and what is no run and no folder is told apart.
   run(folder, {"export", "r/checkpoints/step-00000002/average", "again"});

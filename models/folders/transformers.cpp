@@ -22,8 +22,12 @@ Registry<TransformersType>& transformers_types() {
 namespace {
 
 /// The numbers of Pillow's filters.
-constexpr std::pair<std::int64_t, std::string_view> filters[] = {{0, "nearest"}, {1, "lanczos"}, {2, "bilinear"},
-                                                                 {3, "bicubic"}, {4, "box"},     {5, "hamming"}};
+struct Filter {
+  std::int64_t number;
+  std::string_view name;
+};
+constexpr Filter filters[] = {{0, "nearest"}, {1, "lanczos"}, {2, "bilinear"},
+                              {3, "bicubic"}, {4, "box"},     {5, "hamming"}};
 
 std::string default_label(std::int64_t number) { return fmt::format("LABEL_{}", number); }
 
@@ -113,10 +117,11 @@ std::int64_t read_preparation(const fs::path& file, const std::string& model_typ
     images.mean.assign(channels, 0.0);
     images.std.assign(channels, 1.0);
   }
-  for (const auto& [number, name] : filters)
-    if (config.says("resample") && config.integer("resample", 0) == number) images.interpolation = name;
-  if (config.says("resample") && images.interpolation.empty())
-    config.refuse("resample", "a filter of Pillow, from 0 to 5");
+  if (config.says("resample")) {
+    const auto* const filter = std::ranges::find(filters, config.integer("resample", 0), &Filter::number);
+    if (filter == std::end(filters)) config.refuse("resample", "a filter of Pillow, from 0 to 5");
+    images.interpolation = filter->name;
+  }
   const bool is_number = config.says("size") && config.json().at("size").is_number();
   const ProcessorSize size = size_in(config, "size", is_number && number_is_both_sides(config, model_type));
   const ProcessorSize cropped = size_in(config, "crop_size", true);

@@ -289,7 +289,7 @@ TEST_CASE("folders: a processor's class says what a number is, and other sizes a
   CHECK(mode({{"size", {{"shortest_edge", 32}}}}) == "center");
   for (const auto& [key, value] : {std::pair{"size", nlohmann::json{{"height", 32}, {"width", 40}}},
                                    {"size", nlohmann::json{{"longest_edge", 32}}},
-                                   {"resample", nlohmann::json(4)},
+                                   {"resample", nlohmann::json(9)},
                                    {"do_resize", nlohmann::json(false)}})
     test::check_says(refusal([&] { mode({{key, value}}); }), key);
   test::check_says(refusal([&] { mode({{"size", 32}, {"image_processor_type", "OtherImageProcessor"}}); }), "Other");

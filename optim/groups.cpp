@@ -1,5 +1,6 @@
 // Division of a model's parameters by learning rate and decay.
 #include "core/glob.h"
+#include "nn/conv.h"
 #include "optim/optimizer.h"
 
 #include <algorithm>
@@ -14,23 +15,23 @@ namespace {
 
 /// The layer of each parameter, as timm's group_parameters counts them: 0 before the blocks, then one per block, and
 /// the classifier behind them. Other modules between two blocks (a stage's downsampling) belong to the one after them,
-/// if they do not declare otherwise (Module::follows_block); a norm that follows a block of one layer, a convolution,
-/// is a layer of its own.
+/// if they do not declare otherwise (Module::follows_block); a norm that follows a block that is a mere convolution
+/// (VGG) is a layer of its own.
 std::map<const Parameter*, int> layers_of(const Module& model) {
   std::map<const Parameter*, int> layers;
   std::vector<const Parameter*> open;  // in no block, and behind the last one so far
   int blocks = 0;
-  bool is_one_layer = false;  // the last block
+  bool is_convolution = false;  // the last block
   for (const Module* const module : model.modules()) {
     if (module->role() == Role::block) {
       const int between = ++blocks == 1 ? 0 : blocks;
       for (const Parameter* const parameter : open) layers.emplace(parameter, between);
       open.clear();
-      is_one_layer = module->parameters().size() == module->own_parameters().size();
+      is_convolution = dynamic_cast<const nn::Conv2d*>(module) != nullptr;
       for (const Parameter* const parameter : module->parameters()) layers.emplace(parameter, blocks);
       continue;
     }
-    if (module->follows_block() && is_one_layer) ++blocks;
+    if (module->follows_block() && is_convolution) ++blocks;
     for (const Parameter* const parameter : module->own_parameters()) {
       if (layers.contains(parameter)) continue;  // in a block
       if (module->follows_block())

@@ -93,7 +93,7 @@ struct Cosine : WarmupOptions {
         begin = cycles * length;
         highest *= std::pow(decay, cycles);
       }
-      while (static_cast<double>(step) >= begin + length) {
+      while (mul > 1 && static_cast<double>(step) >= begin + length) {
         begin += length;
         length *= mul;
         highest *= decay;

@@ -50,8 +50,7 @@ std::string first_of(const Samples& names) {
 
 std::string follow_held_out(const fs::path& folder, bool data_given, Experiment& experiment) {
   HoldOut& how = experiment.data.source.hold_out;
-  const DatasetInfo now = describe_dataset(experiment.data.name, dataset_options(experiment, Split::train));
-  if (!now.held_out) return {};
+  if (!experiment.samples.held_out) return {};
   const std::optional<HeldOut> then = read_held_out(folder / "held_out.json");
   if (!then) {
     how = data_given ? HoldOut::none : HoldOut::by_place;

@@ -59,8 +59,9 @@ std::string fit_text(const Experiment& experiment, const Measurement& planned) {
   const std::int64_t need = highest_need(planned), room = room_for_training(experiment);
   if (need <= room)
     return fmt::format("It fits into this machine: {} has {} left\n", experiment.train.device, format_bytes(room));
+  Setup setup(experiment, Device::meta);
   return fmt::format("It does not fit into this machine: {} has {} left. {}\n", experiment.train.device,
-                     format_bytes(room), what_would_fit(experiment, room, true, need));
+                     format_bytes(room), what_would_fit(setup, experiment, room, true, need));
 }
 
 ExitCode plan(const PlanOptions& options) {

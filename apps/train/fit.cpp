@@ -67,7 +67,7 @@ void require_fit(Setup& setup, const Experiment& experiment, Device device, bool
           limited ? " under the limits on the address space and on data (ulimit -v, -d)" : "",
           lacuna::describe(planned.at_peak, 8),
           with_loader ? fmt::format("Batches prepared ahead hold up to {} more.\n", format_bytes(need.batches)) : "",
-          what_would_fit(experiment, available, with_loader, need.bytes)));
+          what_would_fit(setup, experiment, available, with_loader, need.bytes)));
 }
 
 void require_fit_to_evaluate(const Experiment& experiment) {
@@ -125,12 +125,11 @@ std::int64_t highest_need(const Measurement& planned) { return need_of(planned, 
 
 bool evaluation_is_highest(const Measurement& planned) { return need_of(planned, true).evaluating; }
 
-std::string what_would_fit(const Experiment& experiment, std::int64_t available, bool with_loader,
+std::string what_would_fit(Setup& setup, const Experiment& experiment, std::int64_t available, bool with_loader,
                            std::int64_t needed) {
   // A plan does not see that free blocks between others may be too small, which matters if addresses are limited.
   if (address_space_left() != std::numeric_limits<std::int64_t>::max()) available -= available / 8;
   std::string text = fmt::format("To fit {}:", format_bytes(available));
-  Setup setup(experiment, Device::meta);
   // Halves a micro-batch until its step on `meta` fits. A step that is known to be far too large takes long.
   const auto add = [&](const char* key, std::int64_t Configuration::Train::*value, bool halves) {
     Experiment changed = experiment;
@@ -156,7 +155,7 @@ std::string what_would_fit(const Experiment& experiment, std::int64_t available,
   constexpr std::int64_t mebibyte = 1 << 20, most_saved = 64;  // times: no plan takes so much less
   const std::int64_t budget = available / mebibyte * mebibyte;
   if (needed / most_saved > available || budget == 0) return text;
-  const PlannerResult planned = plan_within(experiment, budget);
+  const PlannerResult planned = plan_within(setup, experiment, budget);
   return text + fmt::format("\n  {}memory.budget={}MiB{}: {}{}",
                             experiment.memory.policy == "auto" ? "" : "memory.policy=auto ", budget / mebibyte,
                             experiment.memory.budget_of == "peak" ? "" : " memory.budget_of=peak",
@@ -167,7 +166,8 @@ void rethrow_with_advice(const Experiment& experiment, bool with_loader) {
   const auto report = [&](const std::string& message, std::int64_t available) {
     std::string advice;
     try {
-      advice = what_would_fit(experiment, available, with_loader);
+      Setup setup(experiment, Device::meta);
+      advice = what_would_fit(setup, experiment, available, with_loader);
     } catch (const std::exception&) {  // not even room for a plan
       advice = "A smaller train.batch_size, train.accumulate or another memory.policy needs less.";
     }

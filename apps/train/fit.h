@@ -32,8 +32,9 @@ std::int64_t evaluation_need(const Measurement& planned);
 bool evaluation_is_highest(const Measurement& planned);
 
 /// Settings that fit into `available` bytes, a line each, with the keys to set: the batch halved until it fits;
-/// `accumulate` doubled; the planner's answer to such a budget. `needed`: by the configuration as it is, if known.
-std::string what_would_fit(const Experiment& experiment, std::int64_t available, bool with_loader,
+/// `accumulate` doubled; the planner's answer to such a budget. `setup`: of the configuration on `meta`, where another
+/// one would be counted as well. `needed`: by the configuration as it is, if known.
+std::string what_would_fit(Setup& setup, const Experiment& experiment, std::int64_t available, bool with_loader,
                            std::int64_t needed = 0);
 
 /// Rethrows the current exception; an out-of-memory error gets advice on settings that would fit.

@@ -345,11 +345,10 @@ void plan_memory(Experiment& experiment, const CostTable& costs) {
   plan_memory(*setup_to_plan(experiment), experiment, costs);
 }
 
-PlannerResult plan_within(Experiment experiment, std::int64_t budget) {
+PlannerResult plan_within(Setup& setup, Experiment experiment, std::int64_t budget) {
   experiment = without_policy(std::move(experiment));
   experiment.memory.budget = fmt::format("{}B", budget);
-  const std::unique_ptr<Setup> setup = setup_to_plan(experiment);
-  return BudgetPlanner(*setup, experiment, machine_costs()).plan(false);
+  return BudgetPlanner(setup, experiment, machine_costs()).plan(false);
 }
 
 }  // namespace lacuna::apps

@@ -28,6 +28,6 @@ void plan_memory(Setup& setup, Experiment& experiment, const CostTable& costs,
 void plan_memory(Experiment& experiment, const CostTable& costs);
 
 /// The plan of `auto` for a training step within `budget` bytes in all. Nothing is computed.
-PlannerResult plan_within(Experiment experiment, std::int64_t budget);
+PlannerResult plan_within(Setup& setup, Experiment experiment, std::int64_t budget);
 
 }  // namespace lacuna::apps

@@ -44,6 +44,10 @@ TEST_CASE("out of memory: a run under a limit on addresses says what would fit, 
   CHECK(read_file(folder / "r/last/model.safetensors") == before);
 
   const std::string batch = between(refused.error, "\n  train.batch_size=", ":");
+  const nlohmann::json planned =
+      test::run(folder, {"plan", "-c", "c.yaml", "train.batch_size=" + batch, "--json", "-"}).json();
+  CHECK(between(refused.error, "\n  train.batch_size=" + batch + ": ", ",") ==
+        format_bytes(planned.at("peak_in_training").get<std::int64_t>()));
   const std::string parts = between(refused.error, "\n  train.accumulate=", ":");
   const std::string budget = between(refused.error, "memory.policy=auto memory.budget=", ":");
   for (const std::vector<std::string>& changes :
@@ -152,7 +156,10 @@ TEST_CASE("out of memory: the advice is checked under the rules of the configura
   cut.train.accumulate = 2;
   const std::int64_t available =
       std::max(highest_need(measure(smaller, Device::meta)), highest_need(measure(cut, Device::meta)));
-  const std::string advice = what_would_fit(ruled, available, true);
+  const std::string advice = [&] {
+    apps::Setup setup(ruled, Device::meta);
+    return what_would_fit(setup, ruled, available, true);
+  }();
   INFO(advice);
   smaller.train.batch_size = std::stoll(between(advice, "\n  train.batch_size=", ":"));
   CHECK(highest_need(measure(smaller, Device::meta)) <= available);

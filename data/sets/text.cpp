@@ -2,6 +2,7 @@
 // file.
 #include "core/text.h"
 #include "data/class_names.h"
+#include "data/hold_out.h"
 #include "data/text/labelled_text.h"
 
 #include "core/error.h"
@@ -24,6 +25,7 @@ struct OwnTextOptions : TextOptions {
   std::string validation, text, pair;
   bool separate = false;
   std::string label, labels, separator;
+  double val_fraction = usual_fraction;
 
   static Fields fields() {
     using O = OwnTextOptions;
@@ -32,6 +34,9 @@ struct OwnTextOptions : TextOptions {
                   field("pair", &O::pair, "column of a second text; empty: none"),
                   field("separate", &O::separate,
                         "whether the second text is a sequence of its own, as for sentence embeddings"),
+                  field("val_fraction", &O::val_fraction, val_fractions,
+                        "fraction of each class held out for evaluation, by the texts and data.seed, if there is no "
+                        "file for it"),
                   field("label", &O::label,
                         "column of the label, or several with commas, a 0 or 1 for each class; empty: detected"),
                   field("separator", &O::separator,
@@ -202,6 +207,11 @@ KnownLabels labels_in(const std::string& labels) {
 }
 
 std::shared_ptr<const LabelledTable> table_of(const OwnTextOptions& own, const DatasetOptions& options) {
+  DatasetOptions training = options;  // the training labels define the classes
+  training.split = Split::train;
+  // Without a file to evaluate on, a part of the training file is held out.
+  if (options.split == Split::validation && !validation_file(own.validation, options, text_extensions))
+    return table_of(own, training);
   const fs::path file = split_file(own.validation, options, text_extensions);
   const auto read = [&](const KnownLabels& known, const TextColumns& columns) {
     const std::string name =
@@ -219,8 +229,6 @@ std::shared_ptr<const LabelledTable> table_of(const OwnTextOptions& own, const D
       refuse_hidden_header(file, columns);
     return read(known, columns);
   }
-  DatasetOptions training = options;  // the training labels define the classes
-  training.split = Split::train;
   const std::shared_ptr<const LabelledTable> trained = table_of(own, training);
   TextColumns columns = columns_of(own, file);
   if (columns.table.header == trained->columns.table.header) {
@@ -233,7 +241,7 @@ std::shared_ptr<const LabelledTable> table_of(const OwnTextOptions& own, const D
       columns);
 }
 
-std::string describe(const LabelledTable& table) {
+std::string describe_table(const LabelledTable& table) {
   std::string text =
       fmt::format("{}: {}{}, text in `{}`", table.table->path().native(), name_of(table.columns.table.format),
                   table.columns.table.header ? "" : " without a header", table.columns.text);
@@ -251,16 +259,56 @@ std::string describe(const LabelledTable& table) {
   return text + (classes.size() > shown ? ", ..." : "");
 }
 
+std::string describe(const LabelledTable& table, const HeldOut* sides) {
+  const std::string text = describe_table(table);
+  return sides == nullptr ? text : text + fmt::format("; {} rows held out for evaluation", sides->names.size());
+}
+
 struct OpenedText {
   std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const LabelledTable> table;
+  std::vector<std::int32_t> rows;  // of the split
   DatasetInfo info;
 };
 
+/// The rows of a split, and what is held out for evaluation where no file is named for it.
+std::vector<std::int32_t> split_rows(const OwnTextOptions& own, const DatasetOptions& options,
+                                     const LabelledTable& table, std::shared_ptr<const HeldOut>& held_out_rows) {
+  const bool is_training = options.split == Split::train;
+  std::vector<bool> held(static_cast<std::size_t>(table.table->size()), !is_training);
+  const auto file = validation_file(own.validation, options, text_extensions);
+  if (file && own.val_fraction != usual_fraction)
+    reject("data.val_fraction is {}, but {} has texts to evaluate on", own.val_fraction, file->native());
+  if (!file && options.hold_out != HoldOut::none) {
+    std::vector<std::int32_t> strata = table.labels;
+    strata.resize(held.size());  // other kinds of labels count as one class
+    std::vector<std::string> names;
+    for (std::int64_t i = 0; i < table.table->size(); ++i) {
+      const std::vector<Cell> cells = table.table->row(i);
+      names.push_back(cells[1].text + (table.columns.pair.empty() ? "" : "\t" + cells[2].text));
+    }
+    held = held_out(names, names, strata, {options.hold_out, own.val_fraction, options.seed, options.held_out_before});
+    auto sides = std::make_shared<HeldOut>();
+    for (std::size_t i = 0; i < held.size(); ++i)
+      if (held[i]) sides->names.push_back(names[i]);
+    if (sides->names.empty() && !is_training)
+      reject("{}: no text can be held out for evaluation, since each class has one: data.validation names a file",
+             table.table->path().native());
+    sides->trained_on = std::ssize(held) - std::ssize(sides->names);
+    if (!sides->names.empty()) held_out_rows = std::move(sides);
+  }
+  std::vector<std::int32_t> rows;
+  for (std::size_t i = 0; i < held.size(); ++i)
+    if (held[i] != is_training) rows.push_back(static_cast<std::int32_t>(i));
+  return rows;
+}
+
 OpenedText open_text(const DatasetOptions& options) {
   const OwnTextOptions own = text_options(options);
-  OpenedText opened{own.max_length, tokenizer_of(own, options), table_of(own, options), {}};
+  OpenedText opened{own.max_length, tokenizer_of(own, options), table_of(own, options), {}, {}};
+  std::shared_ptr<const HeldOut> sides;
+  opened.rows = split_rows(own, options, *opened.table, sides);
   SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
   if (opened.table->columns.separate) {
     if (opened.table->columns.pair.empty()) reject("data.separate: expected data.pair, the column of a second text");
@@ -270,11 +318,12 @@ OpenedText open_text(const DatasetOptions& options) {
   if (opened.table->kind != LabelKind::none)
     fields.push_back(label_field(opened.table->kind, std::ssize(opened.table->classes)));
   opened.info = {.name = "text",
-                 .size = samples_to_use(options, opened.table->table->size()),
+                 .size = samples_to_use(options, std::ssize(opened.rows)),
                  .fields = std::move(fields),
                  .classes = opened.table->classes,
-                 .description = describe(*opened.table),
-                 .vocabulary = opened.tokenizer->vocabulary()};
+                 .description = describe(*opened.table, sides.get()),
+                 .vocabulary = opened.tokenizer->vocabulary(),
+                 .held_out = sides};
   return opened;
 }
 
@@ -304,7 +353,8 @@ const RegisterDataset text(
     "text", {.describe = [](const DatasetOptions& options) { return open_text(options).info; },
              .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                const OpenedText opened = open_text(options);
-               return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table, opened.max_length);
+               return std::make_unique<LabelledText>(opened.info, opened.tokenizer, opened.table, opened.max_length,
+                                                     opened.rows);
              },
              .options = OwnTextOptions{},
              .inputs = [](const DatasetOptions& options) { return text_inputs(text_options(options), options); },

@@ -345,11 +345,16 @@ SampleField label_field(LabelKind kind, std::int64_t classes) {
 }
 
 LabelledText::LabelledText(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer,
-                           std::shared_ptr<const LabelledTable> table, std::int64_t max_length)
-    : TextDataset(std::move(info), std::move(tokenizer)), table_(std::move(table)), max_length_(max_length) {}
+                           std::shared_ptr<const LabelledTable> table, std::int64_t max_length,
+                           std::vector<std::int32_t> rows)
+    : TextDataset(std::move(info), std::move(tokenizer)),
+      table_(std::move(table)),
+      max_length_(max_length),
+      rows_(std::move(rows)) {}
 
 EncodedText LabelledText::encode(std::int64_t index) const {
-  const std::vector<Cell> cells = table_->table->row(index);  // label, text, pair, and more labels
+  const std::vector<Cell> cells =
+      table_->table->row(static_cast<std::int64_t>(row_of(index)));  // label, text, pair, and more labels
   if (table_->columns.pair.empty()) return encoded(tokenizer().encode(cells[1].text, max_length_));
   if (table_->columns.separate) {
     EncodedText text = encoded(tokenizer().encode(cells[1].text, max_length_));
@@ -361,12 +366,12 @@ EncodedText LabelledText::encode(std::int64_t index) const {
 
 std::int64_t LabelledText::label(std::int64_t index) const {
   if (table_->kind != LabelKind::one_class) return TextDataset::label(index);
-  return table_->labels[static_cast<std::size_t>(index)];
+  return table_->labels[row_of(index)];
 }
 
 void LabelledText::set_targets(const EncodedText&, Sample& sample) const {
   if (table_->kind == LabelKind::none) return;
-  const auto index = static_cast<std::size_t>(sample.index);
+  const std::size_t index = row_of(sample.index);
   if (table_->kind == LabelKind::one_class) {
     set_whole("labels", std::span(table_->labels).subspan(index, 1), {}, sample);
     return;

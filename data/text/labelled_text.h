@@ -61,15 +61,21 @@ SampleField label_field(LabelKind kind, std::int64_t classes);
 class LabelledText final : public TextDataset {
  public:
   LabelledText(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const LabelledTable> table,
-               std::int64_t max_length);
+               std::int64_t max_length, std::vector<std::int32_t> rows = {});
   std::int64_t label(std::int64_t index) const override;
 
  private:
   EncodedText encode(std::int64_t index) const override;
   void set_targets(const EncodedText& text, Sample& sample) const override;
 
+  std::size_t row_of(std::int64_t index) const {
+    const auto i = static_cast<std::size_t>(index);
+    return rows_.empty() ? i : static_cast<std::size_t>(rows_[i]);
+  }
+
   std::shared_ptr<const LabelledTable> table_;
   std::int64_t max_length_;
+  std::vector<std::int32_t> rows_;  // [samples]: of the table; empty: all
 };
 
 }  // namespace lacuna

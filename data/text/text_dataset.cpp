@@ -186,32 +186,53 @@ std::int64_t samples_to_use(const DatasetOptions& options, std::int64_t held) {
   return options.size() > 0 ? options.size() : held;
 }
 
-fs::path split_file(const std::string& validation, const DatasetOptions& options,
-                    const std::vector<std::string>& extensions) {
-  const bool training = options.split == Split::train;
-  if (options.path.empty()) reject("data.path: expected a file, or a folder with train.{}", extensions.front());
-  if (!training && !validation.empty()) return validation;
+namespace {
+
+/// The one file in `where` that has one of the names and extensions.
+std::optional<fs::path> named_file(const fs::path& where, const std::vector<std::string>& names,
+                                   const std::vector<std::string>& extensions, std::string_view key) {
   std::error_code ignored;
-  const bool folder = fs::is_directory(options.path, ignored);
-  if (!folder && (training || options.path.stem() != "train")) {
-    if (training) return options.path;
-    reject("data.validation: expected the file to evaluate on, since data.path is the one file {}",
-           options.path.native());
-  }
-  if (!folder && training) return options.path;
-  const fs::path where = folder ? options.path : options.path.parent_path();
-  const std::vector<std::string> names = training
-                                             ? std::vector<std::string>{"train"}
-                                             : std::vector<std::string>{"dev", "validation", "valid", "val", "test"};
   for (const std::string& name : names) {
     std::vector<fs::path> found;
     for (const std::string& extension : extensions)
       if (fs::path file = where / (name + "." + extension); fs::exists(file, ignored)) found.push_back(std::move(file));
     if (found.size() > 1)
       reject("{}: expected one file {}.*, got {} and {}: data.{} names the one to read", where.native(), name,
-             found[0].filename().native(), found[1].filename().native(), training ? "path" : "validation");
+             found[0].filename().native(), found[1].filename().native(), key);
     if (!found.empty()) return found.front();
   }
+  return {};
+}
+
+const std::vector<std::string> validation_file_names{"dev", "validation", "valid", "val", "test"};
+
+}  // namespace
+
+std::optional<fs::path> validation_file(const std::string& validation, const DatasetOptions& options,
+                                        const std::vector<std::string>& extensions) {
+  if (!validation.empty()) return validation;
+  std::error_code ignored;
+  const bool folder = fs::is_directory(options.path, ignored);
+  if (!folder && options.path.stem() != "train") return {};
+  return named_file(folder ? options.path : options.path.parent_path(), validation_file_names, extensions,
+                    "validation");
+}
+
+fs::path split_file(const std::string& validation, const DatasetOptions& options,
+                    const std::vector<std::string>& extensions) {
+  const bool training = options.split == Split::train;
+  if (options.path.empty()) reject("data.path: expected a file, or a folder with train.{}", extensions.front());
+  std::error_code ignored;
+  const bool folder = fs::is_directory(options.path, ignored);
+  if (!folder && training) return options.path;
+  if (const auto file = training ? named_file(options.path, {"train"}, extensions, "path")
+                                 : validation_file(validation, options, extensions))
+    return *file;
+  if (!folder && options.path.stem() != "train")
+    reject("data.validation: expected the file to evaluate on, since data.path is the one file {}",
+           options.path.native());
+  const fs::path where = folder ? options.path : options.path.parent_path();
+  const std::vector<std::string> names = training ? std::vector<std::string>{"train"} : validation_file_names;
   reject("{}: expected a file {}, where the extension is one of {}", where.native(),
          fmt::format("{}.{}", fmt::join(names, "." + extensions.front() + ", "), extensions.front()),
          fmt::join(extensions, ", "));

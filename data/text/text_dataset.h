@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,10 @@ SampleField per_token(std::string name, const TextOptions& own);
 
 /// The number of samples to use out of `held`; rejects a request for more.
 std::int64_t samples_to_use(const DatasetOptions& options, std::int64_t held);
+
+/// The file to evaluate on; nothing where none is named and none lies beside the training file.
+std::optional<std::filesystem::path> validation_file(const std::string& validation, const DatasetOptions& options,
+                                                     const std::vector<std::string>& extensions);
 
 /// The file of a split. Training: data.path itself, or `train.*` in that folder. Validation: the setting `validation`,
 /// or `dev.*`, `validation.*`, `val.*` or `test.*` in the folder. `*` is one of the extensions.

@@ -34,10 +34,13 @@ class Files {
   }
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
+  /// All rows of a file, whatever lies beside it.
   DatasetPtr open(const char* name, const std::string& path, OptionValues settings = {},
                   Split split = Split::train) const {
     settings.try_emplace("tokenizer", (folder_ / "vocab.txt").string());
-    return open_dataset(name, {.path = folder_ / path, .split = split, .settings = std::move(settings)});
+    DatasetOptions options{.path = folder_ / path, .split = split, .settings = std::move(settings)};
+    options.hold_out = HoldOut::none;
+    return open_dataset(name, options);
   }
   /// The message that opening is refused with.
   std::string refusal(const char* name, const std::string& path, OptionValues settings = {},

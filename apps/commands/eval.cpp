@@ -92,7 +92,7 @@ class Eval {
       overrides.erase(overrides.begin());
       files = {RunFolder::open(point->run).configuration().string()};
       for (const std::string& change : overrides)
-        if (sets(change, "model", "from"))
+        if (sets(change, "model", "from") && !has_adapter(*point))
           reject("{}: the weights are those of the run; expected -c {} to evaluate others", change, files.front());
     }
     if ((is_folder || is_whole) && std::ranges::none_of(overrides, names_data))
@@ -207,6 +207,13 @@ class Eval {
 
   static bool names_data(const std::string& change) {
     return change.starts_with("data=") || sets(change, "data", "path") || sets(change, "data", "name");
+  }
+
+  /// Whether the checkpoint holds an adapter, whose base may have moved.
+  static bool has_adapter(const CheckpointPath& point) {
+    bool adapted = false;
+    with_checkpoint(point, [&](const std::filesystem::path& checkpoint) { adapted = is_adapter_folder(checkpoint); });
+    return adapted;
   }
 
   /// The classes of the checkpoint that is evaluated, as far as it names them.

@@ -32,13 +32,15 @@ class Export {
     app.add_option("--format", format_, "whose convention; by default timm's, of a model of text transformers'")
         ->type_name("timm|transformers")
         ->check(CLI::IsMember({"timm", "transformers"}));
+    app.add_option("--base", base_, "folder or file with the base of an adapter, where that has moved")
+        ->type_name("FOLDER");
     app.add_flag("--adapter", adapter_alone_,
                  "write the adapter of a run alone, as a folder of PEFT, in place of a model that it is merged into");
     report_.declare(app);
   }
 
   ExitCode operator()() const {
-    OpenedModel opened = open_model(from_, Device::cpu);
+    OpenedModel opened = open_model(from_, Device::cpu, base_);
     ModelFolder& folder = opened.folder;
     if (folder.tokenizer.empty() && !opened.texts.empty()) folder.tokenizer = tokenizer_texts(opened.texts);
     const fs::path out = expand_home(out_);
@@ -99,7 +101,7 @@ class Export {
     return 0;
   }
 
-  std::string from_, out_, format_;
+  std::string from_, base_, out_, format_;
   bool adapter_alone_ = false;
   Report report_;
 };

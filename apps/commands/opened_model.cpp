@@ -29,24 +29,26 @@ Experiment experiment_of(const RunFolder& run) {
 }
 
 /// Opens a checkpoint of a run, or a folder.
-void open(const fs::path& path, Device device, OpenedModel& opened) {
+void open(const fs::path& path, Device device, const fs::path& base, OpenedModel& opened) {
   const bool adapted = is_adapter_folder(path);
+  if (!adapted && !base.empty()) reject("--base: {} is no adapter, which alone has a base", path.string());
   opened.weights = opened.run && !adapted ? weights_path(path, "RUN") : path;
   std::optional<ModelFolder> folder = read_model_folder(opened.weights);
   opened.texts = folder ? folder->config.parent_path() : fs::path();
   if (adapted && !folder && !opened.run) {  // PEFT writes no config.json
-    folder = describe_adapter(path);
+    folder = describe_adapter(path, base);
     opened.texts = tokenizer_texts(path).empty() ? folder->config.parent_path() : path;
   }
   if (!folder && !opened.run)
     reject("{}: expected a run, one of its checkpoints, or a folder with a config.json that says what the model is",
            path.string());
   if (adapted && folder) {
-    opened.model = make_adapted_model(path, *folder, DType::f32, device);
+    opened.model = make_adapted_model(path, *folder, DType::f32, device, base);
   } else if (adapted) {  // an earlier version wrote no config.json into checkpoints
     Experiment experiment = experiment_of(*opened.run);
     folder = describe_folder(experiment);
     take_weights_of(path, experiment);
+    if (!base.empty()) experiment.weights = base.string();
     opened.model = make_model(experiment, device, false).model;
   } else {
     if (!folder) folder = describe_folder(experiment_of(*opened.run));
@@ -83,17 +85,17 @@ void with_checkpoint(const CheckpointPath& point, const std::function<void(const
   }
 }
 
-OpenedModel open_model(const fs::path& from, Device device) {
+OpenedModel open_model(const fs::path& from, Device device, const fs::path& base) {
   require_existing(from);
   OpenedModel opened;
   const std::optional<CheckpointPath> point = run_of(from);
   if (!point) {
-    open(expand_home(from), device, opened);
+    open(expand_home(from), device, expand_home(base), opened);
     return opened;
   }
   opened.run = RunFolder::open(point->run);
   opened.configuration = read_yaml(opened.run->configuration());
-  with_checkpoint(*point, [&](const fs::path& checkpoint) { open(checkpoint, device, opened); });
+  with_checkpoint(*point, [&](const fs::path& checkpoint) { open(checkpoint, device, expand_home(base), opened); });
   return opened;
 }
 

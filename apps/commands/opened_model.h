@@ -40,7 +40,8 @@ struct OpenedModel {
   bool reads_images() const;
 };
 
-/// Opens the model that `from` names, in f32 and not training.
-OpenedModel open_model(const std::filesystem::path& from, Device device);
+/// Opens the model that `from` names, in f32 and not training. `base`: where the base of an adapter lies now; empty:
+/// where the adapter says.
+OpenedModel open_model(const std::filesystem::path& from, Device device, const std::filesystem::path& base = {});
 
 }  // namespace lacuna::apps

@@ -233,6 +233,8 @@ class Predict {
         ->expected(1)
         ->take_all();
     app.add_flag("--pairs", pairs_, "each input is two texts with a tab between them");
+    app.add_option("--base", base_, "folder or file with the base of an adapter, where that has moved")
+        ->type_name("FOLDER");
     app.add_option("--max-length", max_length_,
                    "tokens of a text at most, the rest is cut off; 0: as many as the model takes")
         ->type_name("N")
@@ -243,7 +245,7 @@ class Predict {
   }
 
   ExitCode operator()() {
-    const OpenedModel opened = open_model(from_, available_device({}));
+    const OpenedModel opened = open_model(from_, available_device({}), base_);
     const bool images = opened.reads_images();
     if (images && (!file_.empty() || pairs_ || max_length_ > 0))
       reject("{}: is a model of images, and --input, --pairs and --max-length are for texts", from_);
@@ -334,7 +336,7 @@ class Predict {
     if (!print_output(lines)) throw ReaderLeft{};
   }
 
-  std::string from_, file_;
+  std::string from_, base_, file_;
   std::vector<std::string> inputs_, columns_;
   std::int64_t max_length_ = 0, top_ = 0;
   bool pairs_ = false, json_ = false;

@@ -152,24 +152,24 @@ std::map<std::string, std::string> identity_of(const std::filesystem::path& chec
   return read_progress(checkpoint).identity;
 }
 
-/// The folder of an adapter's base, which must exist.
-std::filesystem::path base_of(const AdapterFolder& adapter) {
-  const std::filesystem::path base = adapter.base();
+/// The folder of an adapter's base, which must exist: `moved`, or the one that the adapter names.
+std::filesystem::path base_of(const AdapterFolder& adapter, const std::filesystem::path& moved) {
+  const std::filesystem::path base = moved.empty() ? std::filesystem::path(adapter.base()) : moved;
   if (base.empty()) reject("{}: expected the base in `base_model_name_or_path`, got none", adapter.path().string());
   std::error_code ignored;
   if (!std::filesystem::exists(base, ignored))
     reject(
-        "{} is an adapter of the weights in {}, which does not exist (any more); adapter_config.json names the base in "
-        "`base_model_name_or_path`",
+        "{} is an adapter of the weights in {}, which does not exist (any more): --base=FOLDER of predict and export, "
+        "model.from=FOLDER of eval and train name where they are now",
         adapter.path().string(), base.string());
   return base;
 }
 
 }  // namespace
 
-ModelFolder describe_adapter(const std::filesystem::path& folder) {
+ModelFolder describe_adapter(const std::filesystem::path& folder, const std::filesystem::path& moved) {
   const AdapterFolder stored(folder);
-  const std::filesystem::path base = base_of(stored);
+  const std::filesystem::path base = base_of(stored, moved);
   std::optional<ModelFolder> described = read_model_folder(weights_path(base, "base_model_name_or_path"));
   if (!described) reject("{}: expected a folder with a config.json, the base of {}", base.string(), folder.string());
   const auto replace = [&](const char* key, Tree value) {
@@ -198,7 +198,7 @@ void require_same_base(const std::filesystem::path& checkpoint, const Model& mod
 }
 
 std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described,
-                                          DType dtype, Device device) {
+                                          DType dtype, Device device, const std::filesystem::path& moved) {
   namespace fs = std::filesystem;
   const fs::path average = folder / average_folder;
   const AdapterFolder adapter(is_adapter_folder(average) ? average : folder,
@@ -210,7 +210,7 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
     std::unique_ptr<Model> model =
         build_model(described.model, described.hyper_parameters,
                     {.device = device, .seed = of_run ? std::stoull(seed->second) : 1, .dtype = dtype});
-    const fs::path base = of_run && adapter.base().empty() ? fs::path() : base_of(adapter);
+    const fs::path base = of_run && adapter.base().empty() ? fs::path() : base_of(adapter, moved);
     if (!base.empty()) {
       const OpenedWeights opened = open_weights(base);
       LoadOptions options = opened.weights.options;

@@ -38,16 +38,19 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
 /// heads keep their initial values where the file has none, or others.
 MadeModel make_model(const Experiment& experiment, Device device, bool new_head);
 
-/// The description of a folder that PEFT has written, which names its base.
-ModelFolder describe_adapter(const std::filesystem::path& folder);
+/// The description of a folder that PEFT has written, which names its base. `base`, where not empty, is where that lies
+/// now.
+ModelFolder describe_adapter(const std::filesystem::path& folder, const std::filesystem::path& base = {});
 
 /// Refuses a base that is another one than the checkpoint's adapter was trained on.
 void require_same_base(const std::filesystem::path& checkpoint, const Model& model);
 
 /// The model of a folder with an adapter and a config.json, such as a checkpoint, whose description is `described`:
-/// with the weights of the base that the adapter names, which must be those it was trained on.
+/// with the weights of the base that the adapter names, or of `base` where that is not empty, which must be those it
+/// was trained on.
 std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described,
-                                          DType dtype, Device device = Device::cpu);
+                                          DType dtype, Device device = Device::cpu,
+                                          const std::filesystem::path& base = {});
 
 /// Lets a configuration have the weights of a checkpoint, which are whole ones or, on top of model.from, an adapter.
 void take_weights_of(const std::filesystem::path& checkpoint, Experiment& experiment);

@@ -43,6 +43,17 @@ TEST_CASE("train: a run with an adapter goes on to the same bits, on the same ba
     CHECK(merged.json().at("val_loss").get<double>() ==
           doctest::Approx(evaluated.json().at("val_loss").get<double>()).epsilon(1e-4));
 
+    // The base may move; where it is then has to be said, and it has to be the same.
+    fs::rename(folder / "base.safetensors", folder / "moved.safetensors");
+    check_refused(folder, {"export", "whole/last", "gone"}, {"base.safetensors", "--base"});
+    test::run(folder, {"export", "whole/last", "again", "--base", "moved.safetensors"});
+    CHECK(read_file(folder / "again/model.safetensors") == read_file(folder / "merged/model.safetensors"));
+    const CommandResult there =
+        test::run(folder, {"eval", "whole/last", "model.from=moved.safetensors", "--json", "-"});
+    CHECK(there.json().at("val_loss") == evaluated.json().at("val_loss"));
+    check_refused(folder, {"export", "base/last", "gone", "--base", "moved.safetensors"}, {"--base"});
+    fs::rename(folder / "moved.safetensors", folder / "base.safetensors");
+
     // Alone, it is the checkpoint's own folder, or one in the names of another library.
     test::run(folder, {"export", "whole/last", "adapter", "--adapter"});
     const auto tensors = [&](const std::string& from) {

@@ -224,12 +224,6 @@ void imply_policy(Tree& root) {
   memory->value.entries.push_back({"policy", where, std::move(policy)});
 }
 
-/// Whether the task compares outputs with numbers.
-bool predicts_numbers(const Experiment& experiment) {
-  const std::string& task = experiment.task.name;
-  return tasks().contains(task) && (tasks().get(task).problem == "regression" || task == "sentence_similarity");
-}
-
 /// Puts the data's classes into the order of a model's where both are the same by name. Evaluations may see fewer;
 /// others are refused there, while in training the head starts anew.
 void take_classes(const std::vector<std::string>& labels, bool evaluates, Experiment& experiment) {
@@ -255,7 +249,8 @@ void take_classes(const std::vector<std::string>& labels, bool evaluates, Experi
     }
     throw;
   }
-  if (is_open && predicts_numbers(experiment) && find_class(experiment.samples.fields) != nullptr) {
+  if (is_open && tasks().contains(experiment.task.name) && tasks().get(experiment.task.name).learns_numbers &&
+      find_class(experiment.samples.fields) != nullptr) {
     settings[std::string(list->name)] = "numbers";  // whole ones, which would be classes otherwise
     try {
       return describe();

@@ -59,7 +59,8 @@ const RegisterTask regression("regression", {.options = RegressionOptions{},
                                                                                        model);
                                                  },
                                              .head = "classification",
-                                             .problem = "regression"});
+                                             .problem = "regression",
+                                             .learns_numbers = true});
 
 }  // namespace
 }  // namespace lacuna

@@ -167,7 +167,8 @@ const RegisterTask similarity("sentence_similarity", {.options = SimilarityOptio
                                                                 options.as<SimilarityOptions>(), model);
                                                           },
                                                       .head = "embedding",
-                                                      .problem = "embedding"});
+                                                      .problem = "embedding",
+                                                      .learns_numbers = true});
 const RegisterTask contrastive("contrastive", {.options = ContrastiveOptions{},
                                                .make =
                                                    [](const Options& options, const Model& model) {

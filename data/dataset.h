@@ -110,7 +110,7 @@ class InputReader {
   virtual ~InputReader() = default;
   /// The fields of a sample, without targets.
   virtual const SampleFields& fields() const = 0;
-  /// Of texts, with the names of the tokens.
+  /// For texts, with the names of the tokens.
   virtual Vocabulary vocabulary() const { return {}; }
   /// Sets the tensors of `sample`. An unreadable input is the input's fault.
   virtual void read(std::string_view input, Sample& sample) const = 0;

@@ -62,7 +62,7 @@ class Task {
   /// the vocabulary of texts.
   virtual void see(const DatasetInfo& data) { data_ = data; }
 
-  /// What a user should know before training, each in words.
+  /// Notes that a user should read before training.
   virtual std::vector<std::string> notes() const { return {}; }
 
   /// The fields of a sample that it reads beside the model's inputs, such as `labels`.

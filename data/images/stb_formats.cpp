@@ -67,7 +67,7 @@ class StbReader final : public ImageReader {
     set_size(height, width);
   }
 
-  /// Those of a GIF: pixels of four bytes, as many of the background, and one that marks them.
+  /// A GIF takes pixels of four bytes, as many for the background, and one byte a pixel that marks them.
   std::int64_t held_bytes() const override { return height() * width() * 9; }
 
   void read(const ImageBox& box, const RowConsumer& consumer) override {

@@ -7,8 +7,8 @@
 
 namespace lacuna {
 
-/// Reads modules.json and the files that it names, for models that pool. What is not computed here is refused of the
-/// head `embedding`.
+/// Reads modules.json and the files that it names, for models that pool. Modules that are not computed here are refused
+/// for the head `embedding`.
 void read_sentence_modules(const std::filesystem::path& folder, ModelFolder& description);
 
 /// The same files of a model with the head `embedding` of `width` numbers.

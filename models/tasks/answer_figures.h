@@ -39,7 +39,7 @@ class AnswerFigures final : public Figures {
     std::int64_t questions = 0;
     double f1 = 0, exact = 0;
   };
-  /// Those with an answer, and those without one.
+  /// The questions with an answer, and those without one.
   std::pair<Part, Part> parts() const;
 
   std::vector<double> windows_;  // [N, 4]: question, score, F1, exact match

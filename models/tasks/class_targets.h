@@ -26,7 +26,7 @@ class ClassWeights {
   /// Targets f32 [N, C] whose cross entropy, mean over N, is the weighted one: w · (smoothed q), of labels i64 [N]
   /// divided by the mean weight of the labels. `balanced` has no numbers yet: refused but on `meta`.
   Tensor targets(const Tensor& labels, double smoothing) const;
-  /// What that mean is of: the weights of the labels i64 [N]; of probabilities, or on `meta`, N.
+  /// The weight of that mean: the sum of the labels' weights (i64 [N]); N for probabilities, and on `meta`.
   double sum(const Tensor& labels) const;
   /// [classes], or none where all weigh alike. `balanced` is refused as above.
   const std::vector<double>& values(Device device) const;

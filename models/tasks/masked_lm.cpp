@@ -126,7 +126,7 @@ class MaskedLm final : public Task {
   }
 
  private:
-  /// The most tokens of `count` that are hidden, but for one batch in a thousand million: six deviations above p · n.
+  /// The most of `count` tokens that are hidden: six deviations above p · n, which one batch in 10⁹ exceeds.
   std::int64_t most_hidden(std::int64_t count) const {
     const double expected = probability_ * static_cast<double>(count);
     return static_cast<std::int64_t>(std::ceil(expected + 6 * std::sqrt(expected * (1 - probability_))));

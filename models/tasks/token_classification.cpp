@@ -132,7 +132,7 @@ class TokenClassification final : public Task {
       count_on_host(logits.device(), sums, result);
   }
 
-  /// Where the labelled tokens of each sequence end among those of all; empty on `meta`.
+  /// The end of each sequence's labelled tokens among those of all; empty on `meta`.
   static std::vector<std::int64_t> labelled_ends(const Sequences& sequences, const Tensor& labels) {
     std::vector<std::int64_t> ends;
     if (labels.device() == Device::meta) return ends;

@@ -112,7 +112,7 @@ TEST_CASE("imagefolder: a part of each class is held out by the names where ther
     fs::rename(pictures / fmt::format("relabelled/cat/{}.jpg", i), pictures / fmt::format("relabelled/dog/{}.jpg", i));
   CHECK(bases() == sides);
 
-  // Of a few, one at least is held out, and a run that goes on keeps it.
+  // A small class has one held out at least, and a run that goes on keeps it.
   for (int i = 0; i < 4; ++i) pictures.add(fmt::format("few/{}/{}.jpg", i % 2 == 0 ? "cat" : "dog", i));
   const auto few = pictures.find("few").held_out;
   CHECK(few->names.size() == 2);

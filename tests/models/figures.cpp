@@ -59,7 +59,7 @@ TEST_CASE("figures: answers by question, with and without one, on one rank or on
   };
   AnswerFigures figures;
   CHECK(figures.samples() == 0);
-  // Of 7 the second window is taken; 8 has no answer and none is said; 9 has none, and one is given.
+  // The second window of 7 is taken; 8 has no answer and none is predicted; 9 has none, and one is predicted.
   const Tensor windows = rows({7, 1, 0.25, 7, 3, 0.5, -9, 2, 0, 8, 1, 0, -10, 4, 1, 9, 5, 0, -11, 1, 1}, {7, 3});
   figures.add(windows, rows({0, 1, 0, 0, 1, 0, 1}, {7}));
   CHECK(figures.samples() == 3);

@@ -399,7 +399,7 @@ TEST_CASE("ranks: in 8 bits all ranks have the same weights, close to those of t
     got[static_cast<std::size_t>(ranks.rank())] = train(run);
   });
   CHECK(got[0] == got[1]);
-  Case twice = rounded;  // two backward passes would add what was lost twice
+  Case twice = rounded;  // two backward passes would add the rounding error twice
   twice.step.in_backward = true;
   twice.step.clipping.norm = 0.1;
   CHECK_THROWS_WITH_AS(alone(twice, 1), doctest::Contains("8 bits"), Error);

@@ -67,8 +67,9 @@ class StbReader final : public ImageReader {
     set_size(height, width);
   }
 
-  /// A GIF takes pixels of four bytes, as many for the background, and one byte a pixel that marks them.
-  std::int64_t held_bytes() const override { return height() * width() * 9; }
+  /// A GIF takes pixels of four bytes, as many for the background, one byte a pixel that marks them, and a copy of the
+  /// file.
+  std::int64_t held_bytes() const override { return height() * width() * 9 + std::ssize(file_); }
 
   void read(const ImageBox& box, const RowConsumer& consumer) override {
     most_bytes = static_cast<std::size_t>(height() * width()) * 16 + (std::size_t{1} << 20);
@@ -97,8 +98,8 @@ class StbReader final : public ImageReader {
 /// Removes the transparency flag first, so that all pixels have a colour. Checks that the file is complete, because
 /// stb_image accepts a truncated one.
 Pixels load_gif(File file) {
-  std::vector<std::uint8_t> opaque(file.begin(), file.end());
-  opaque.resize(file.size() + 16);  // padding, so that header offsets are in range
+  std::vector<std::uint8_t> opaque(file.size() + 16);  // padding, so that header offsets are in range
+  std::ranges::copy(file, opaque.begin());
   std::size_t at = 6;
   const auto skip_table = [&](std::size_t flags) {
     if ((opaque[flags] & 0x80U) != 0) at += std::size_t{3} << ((opaque[flags] & 7U) + 1);

@@ -234,7 +234,8 @@ TEST_CASE("decoders that hold a whole image take turns") {
     CAPTURE(name);
     const Bytes file = bytes_of(name);
     const auto reader = open_image(file);
-    CHECK(reader->held_bytes() == pixel_bytes * reader->height() * reader->width());
+    const std::int64_t copies = std::string_view(name).ends_with(".gif") ? std::ssize(file) : 0;
+    CHECK(reader->held_bytes() == pixel_bytes * reader->height() * reader->width() + copies);
   }
   const Bytes progressive = bytes_of("progressive.jpg");
   const auto reader = open_image(progressive);

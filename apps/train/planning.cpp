@@ -154,7 +154,8 @@ std::int64_t memory_of_decoders(const Experiment& experiment) {
     most = {std::max(most.file, need.file), std::max(most.held, need.held)};
   }
   set_decoder_limit(most.held);
-  return most.held + data.workers * most.file;
+  // The workers of training wait with a file each while those of an evaluation read theirs.
+  return most.held + 2 * data.workers * most.file;
 }
 
 class BudgetPlanner {

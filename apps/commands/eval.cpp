@@ -102,7 +102,7 @@ class Eval {
                                 ? parse_configuration("", "the command line", overrides, &of_checkpoint)
                                 : read_configuration(files, overrides, std::make_shared<OpenedFiles>(), &of_checkpoint);
     refuse_changes_of_training(overrides);
-    follow_samples(point, is_folder, overrides, experiment, ranks);
+    follow_samples(point, is_folder || is_whole, overrides, experiment, ranks);
     experiment.memory = {};  // nothing is saved for backward, and no budget of a step is asked for
     if (ranks.size() > 1) {  // each takes as many samples at once as one process does
       experiment.train.batch_size = experiment.train.batch_size / experiment.train.accumulate * ranks.size();
@@ -192,21 +192,21 @@ class Eval {
   }
 
   /// An evaluation of other files than the run's has nothing to hold out.
-  static void follow_samples(const std::optional<CheckpointPath>& point, bool is_folder,
+  static void follow_samples(const std::optional<CheckpointPath>& point, bool of_no_run,
                              const std::vector<std::string>& overrides, Experiment& experiment,
                              const Communicator& ranks) {
     const auto given = [&](std::string_view key) {
       return std::ranges::any_of(overrides, [&](const std::string& change) { return sets(change, "data", key); });
     };
     if (given("val_fraction")) return;
-    if (is_folder) experiment.data.source.hold_out = HoldOut::none;
+    if (of_no_run) experiment.data.source.hold_out = HoldOut::none;
     if (!point) return;
     const std::string changed = follow_held_out(point->run, given("path"), experiment);
     if (!changed.empty() && ranks.rank() == 0) print_error(fmt::format("lacuna: warning: {}\n", changed));
   }
 
   static bool names_data(const std::string& change) {
-    return change.starts_with("data=") || sets(change, "data", "path") || sets(change, "data", "name");
+    return sets(change, "data", "path") || sets(change, "data", "name");
   }
 
   /// Whether the checkpoint holds an adapter, whose base may have moved.

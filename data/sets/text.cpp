@@ -272,7 +272,7 @@ struct OpenedText {
   DatasetInfo info;
 };
 
-/// The rows of a split, and what is held out for evaluation where no file is named for it.
+/// The rows of a split. Without a file to evaluate on, `held_out_rows` gets the rows of that split.
 std::vector<std::int32_t> split_rows(const OwnTextOptions& own, const DatasetOptions& options,
                                      const LabelledTable& table, std::shared_ptr<const HeldOut>& held_out_rows) {
   const bool is_training = options.split == Split::train;

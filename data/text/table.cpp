@@ -310,7 +310,7 @@ std::optional<WordKeys> word_keys(const std::filesystem::path& path) {
       return false;
     });
     if (are_lists) return keys;
-  } catch (const Error&) {  // the data set that reads the file says what is wrong with it
+  } catch (const Error&) {  // reported by the data set, which reads the file again
   }
   return {};
 }

@@ -210,7 +210,7 @@ LoadedWeights check_weights(const Model& model, const WeightFiles& file, const L
         file.path().string(), found.head->shape[0], found.head->name, found.head->shape, model.num_classes(),
         found.head->shape[0]);
   std::string message = 2 * found.fitting > found.names
-                            ? file.path().string() + " fits but for these"
+                            ? file.path().string() + " fits except for these"
                             : fmt::format("{} holds the weights of another model: of {} names {} fit",
                                           file.path().string(), found.names, found.fitting);
   if (!options.prefix.empty()) message += fmt::format(" (names without `{}`)", options.prefix);

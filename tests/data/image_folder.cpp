@@ -174,7 +174,7 @@ TEST_CASE("imagefolder: names of classes in a file with digits, blanks, quotes a
   }
 }
 
-TEST_CASE("imagefolder: what is beside the pictures is passed over and counted, or refused") {
+TEST_CASE("imagefolder: other files beside the pictures are counted, or refused") {
   Pictures pictures;
   for (const char* const name :
        {"set/a/1.jfif", "set/a/2.jpe", "set/a/3.gif", "set/b/1.webp", "set/b/2.png", "set/b/notes.txt", "set/b/x.xml",

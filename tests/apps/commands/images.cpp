@@ -87,7 +87,7 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
   CHECK(run_command(folder, {"predict", "r"}).code == 2);
 }
 
-TEST_CASE("pictures: what was held out stays so, and a run says what has changed") {
+TEST_CASE("pictures: the held-out part stays the same, and a run reports changes") {
   const TemporaryFolder folder;
   write_pictures(folder / "pictures");
   write_file(folder / "c.yaml", configuration);

@@ -171,6 +171,13 @@ TEST_CASE("text: eval takes its settings from the command line, and an adapter's
             {"eval", "model.from=base-folder", "data={name: text, path: train.csv, max_length: 16}", "--json", "-"})
             .json()
             .at("val_accuracy") == 1.0);
+  std::string rows = "text,label\n";
+  for (int i = 0; i < 10; ++i) rows += "good film,pos\nbad,neg\n";
+  write_file(folder / "all.csv", rows);
+  for (const char* const model : {"base-folder", "model.from=base-folder"})  // which hold nothing out
+    CHECK(run(folder, {"eval", model, "data={name: text, path: all.csv, max_length: 16}", "--json", "-"})
+              .json()
+              .at("samples") == 20);
   test::run(folder, train({"model.from=base-folder", "adapter={name: lora, rank: 2}", "train.epochs=1"}));
   test::run(folder, {"eval", "runs/c"});
   // PEFT writes no config.json: its base says what the model is.

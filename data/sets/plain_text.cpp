@@ -1,4 +1,5 @@
 // The data set of unlabelled lines of text, for masked language modelling.
+#include "data/text/split_rows.h"
 #include "data/text/table.h"
 #include "data/text/text_dataset.h"
 
@@ -9,9 +10,11 @@ namespace {
 
 struct PlainOptions : TextOptions {
   std::string validation;
+  double val_fraction = usual_fraction;
 
   static Fields fields() {
-    return Fields{field("validation", &PlainOptions::validation, is_path, validation_file_help)} +
+    return Fields{field("validation", &PlainOptions::validation, is_path, validation_file_help),
+                  field("val_fraction", &PlainOptions::val_fraction, val_fractions, text_fraction_help)} +
            rows_of_base<PlainOptions, TextOptions>();
   }
 };
@@ -19,21 +22,27 @@ struct PlainOptions : TextOptions {
 class PlainText final : public TextDataset {
  public:
   PlainText(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const Table> lines,
-            std::int64_t max_length)
-      : TextDataset(std::move(info), std::move(tokenizer)), lines_(std::move(lines)), max_length_(max_length) {}
+            std::int64_t max_length, std::vector<std::int32_t> rows)
+      : TextDataset(std::move(info), std::move(tokenizer)),
+        lines_(std::move(lines)),
+        max_length_(max_length),
+        rows_(std::move(rows)) {}
 
  private:
   EncodedText encode(std::int64_t index) const override {
-    return encoded(tokenizer().encode(lines_->row(index).front().text, max_length_));
+    return encoded(tokenizer().encode(lines_->row(rows_[static_cast<std::size_t>(index)]).front().text, max_length_));
   }
   void set_targets(const EncodedText&, Sample&) const override {}
 
   std::shared_ptr<const Table> lines_;
   std::int64_t max_length_;
+  std::vector<std::int32_t> rows_;  // [samples]
 };
 
+const std::vector<std::string> line_extensions{"txt"};
+
 std::shared_ptr<const Table> lines_of(const PlainOptions& own, const DatasetOptions& options) {
-  const std::filesystem::path file = split_file(own.validation, options, {"txt"});
+  const std::filesystem::path file = source_file(own.validation, options, line_extensions);
   return options.files->get<Table>(file.native(), [&] {
     const auto table = std::make_shared<Table>(file, TableOptions{.format = TableFormat::lines, .header = false});
     table->select({"1"});
@@ -46,16 +55,25 @@ struct OpenedLines {
   std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const Table> lines;
+  std::vector<std::int32_t> rows;  // of the split
   DatasetInfo info;
 };
 
 OpenedLines open_lines(const DatasetOptions& options) {
   const auto own = read_options<PlainOptions>("data set plain_text", options.settings);
-  OpenedLines opened{own.max_length, tokenizer_of(own, options), lines_of(own, options), {}};
+  OpenedLines opened{own.max_length, tokenizer_of(own, options), lines_of(own, options), {}, {}};
+  SplitRows split = split_rows({.file = opened.lines->path(),
+                                .evaluated = validation_file(own.validation, options, line_extensions).value_or(""),
+                                .count = opened.lines->size(),
+                                .name_of = [&](std::int64_t row) { return opened.lines->row(row).front().text; }},
+                               own.val_fraction, options);
+  opened.rows = std::move(split.rows);
   opened.info = {.name = "plain_text",
-                 .size = samples_to_use(options, opened.lines->size()),
+                 .size = samples_to_use(options, std::ssize(opened.rows)),
                  .fields = token_fields(own, opened.tokenizer->vocabulary().size),
-                 .vocabulary = opened.tokenizer->vocabulary()};
+                 .description = split.description(),
+                 .vocabulary = opened.tokenizer->vocabulary(),
+                 .held_out = split.held_out};
   return opened;
 }
 
@@ -64,7 +82,7 @@ const RegisterDataset plain_text("plain_text",
                                   .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                     const OpenedLines opened = open_lines(options);
                                     return std::make_unique<PlainText>(opened.info, opened.tokenizer, opened.lines,
-                                                                       opened.max_length);
+                                                                       opened.max_length, opened.rows);
                                   },
                                   .options = PlainOptions{}});
 

@@ -3,6 +3,7 @@
 #include "data/class_names.h"
 #include "data/text/entity_labels.h"
 #include "data/text/labelled_text.h"
+#include "data/text/split_rows.h"
 #include "data/text/table.h"
 #include "data/text/text_dataset.h"
 #include "data/text/word_columns.h"
@@ -26,9 +27,11 @@ constexpr std::string_view ignored_tag = "-100";
 
 struct TaggedOptions : TextOptions {
   std::string validation, words = "tokens", tags = "tags", labels;
+  double val_fraction = usual_fraction;
 
   static Fields fields() {
     return Fields{field("validation", &TaggedOptions::validation, is_path, validation_file_help),
+                  field("val_fraction", &TaggedOptions::val_fraction, val_fractions, text_fraction_help),
                   field("words", &TaggedOptions::words,
                         "key of the list of words; of CoNLL's columns the number, from 1, or the first"),
                   field("tags", &TaggedOptions::tags,
@@ -46,6 +49,7 @@ TaggedOptions tagged_options(const DatasetOptions& options) {
 
 /// A checked file. `labels` concatenates the word labels of all samples.
 struct TaggedFile {
+  fs::path path{};
   std::function<std::vector<std::string>(std::int64_t sample)> words;
   std::vector<std::string> classes{};
   std::vector<std::int32_t> labels{};
@@ -145,8 +149,11 @@ TaggedFile read_tagged(const fs::path& file, const TaggedOptions& own, std::vect
     result.unlabelled += has_none ? 1 : 0;
   }
   result.classes = std::move(classes);
+  result.path = file;
   return result;
 }
+
+const std::vector<std::string> tagged_extensions{"jsonl", "json", "conll", "bio", "iob", "iob2", "txt", "tsv"};
 
 std::shared_ptr<const TaggedFile> file_of(const TaggedOptions& own, const DatasetOptions& options) {
   std::vector<std::string> classes = class_names(own.labels);
@@ -155,8 +162,7 @@ std::shared_ptr<const TaggedFile> file_of(const TaggedOptions& own, const Datase
     training.split = Split::train;
     classes = file_of(own, training)->classes;
   }
-  const fs::path file =
-      split_file(own.validation, options, {"jsonl", "json", "conll", "bio", "iob", "iob2", "txt", "tsv"});
+  const fs::path file = source_file(own.validation, options, tagged_extensions);
   return options.files->get<TaggedFile>(
       fmt::format("{}\n{} {} {}", file.native(), own.words, own.tags, fmt::join(classes, "\n")),
       [&] { return std::make_shared<const TaggedFile>(read_tagged(file, own, classes)); });
@@ -166,13 +172,17 @@ std::shared_ptr<const TaggedFile> file_of(const TaggedOptions& own, const Datase
 class TaggedText final : public TextDataset {
  public:
   TaggedText(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const TaggedFile> file,
-             std::int64_t max_length)
-      : TextDataset(std::move(info), std::move(tokenizer)), file_(std::move(file)), max_length_(max_length) {}
+             std::int64_t max_length, std::vector<std::int32_t> rows)
+      : TextDataset(std::move(info), std::move(tokenizer)),
+        file_(std::move(file)),
+        max_length_(max_length),
+        rows_(std::move(rows)) {}
 
  private:
   EncodedText encode(std::int64_t index) const override {
-    const std::vector<std::string> words = file_->words(index);
-    const std::int64_t first = file_->first[static_cast<std::size_t>(index)];
+    const std::int32_t row = rows_[static_cast<std::size_t>(index)];
+    const std::vector<std::string> words = file_->words(row);
+    const std::int64_t first = file_->first[static_cast<std::size_t>(row)];
     std::vector<Tokenizer::Piece> pieces;
     std::vector<std::int32_t> labels;  // per piece
     for (std::size_t word = 0; word < words.size(); ++word) {
@@ -193,32 +203,45 @@ class TaggedText final : public TextDataset {
 
   std::shared_ptr<const TaggedFile> file_;
   std::int64_t max_length_;
+  std::vector<std::int32_t> rows_;  // [samples]
 };
 
 struct OpenedTagged {
   std::int64_t max_length;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const TaggedFile> file;
+  std::vector<std::int32_t> rows;  // of the split
   DatasetInfo info;
 };
 
 OpenedTagged open_tagged(const DatasetOptions& options) {
   const TaggedOptions own = tagged_options(options);
-  OpenedTagged opened{own.max_length, tokenizer_of(own, options), file_of(own, options), {}};
+  OpenedTagged opened{own.max_length, tokenizer_of(own, options), file_of(own, options), {}, {}};
   SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
   SampleField labels = per_token("labels", own);
   labels.below = std::ssize(opened.file->classes);
   labels.padding = ignored;
   fields.push_back(labels);
   const TaggedFile& file = *opened.file;
+  SplitRows split =
+      split_rows({.file = file.path,
+                  .evaluated = validation_file(own.validation, options, tagged_extensions).value_or(""),
+                  .count = file.size(),
+                  .name_of = [&](std::int64_t row) { return fmt::format("{}", fmt::join(file.words(row), " ")); }},
+                 own.val_fraction, options);
+  opened.rows = std::move(split.rows);
   opened.info = {.name = "tagged_text",
-                 .size = samples_to_use(options, file.size()),
+                 .size = samples_to_use(options, std::ssize(opened.rows)),
                  .fields = std::move(fields),
                  .classes = file.classes,
-                 .vocabulary = opened.tokenizer->vocabulary()};
+                 .vocabulary = opened.tokenizer->vocabulary(),
+                 .held_out = split.held_out};
+  std::vector<std::string> description;
   if (file.unlabelled > 0)
-    opened.info.description =
-        fmt::format("{} of {} words have no label ({})", file.unlabelled, file.labels.size(), ignored_tag);
+    description.push_back(
+        fmt::format("{} of {} words have no label ({})", file.unlabelled, file.labels.size(), ignored_tag));
+  if (split.held_out) description.push_back(split.description());
+  opened.info.description = fmt::format("{}", fmt::join(description, "; "));
   if (are_entity_labels(file.classes)) opened.info.metrics = {"accuracy", "f1", "precision", "recall"};
   return opened;
 }
@@ -241,7 +264,7 @@ const RegisterDataset tagged_text("tagged_text",
                                    .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
                                      const OpenedTagged opened = open_tagged(options);
                                      return std::make_unique<TaggedText>(opened.info, opened.tokenizer, opened.file,
-                                                                         opened.max_length);
+                                                                         opened.max_length, opened.rows);
                                    },
                                    .options = TaggedOptions{},
                                    .recognize = recognize_tagged});

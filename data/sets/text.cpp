@@ -2,8 +2,8 @@
 // file.
 #include "core/text.h"
 #include "data/class_names.h"
-#include "data/hold_out.h"
 #include "data/text/labelled_text.h"
+#include "data/text/split_rows.h"
 
 #include "core/error.h"
 
@@ -259,9 +259,9 @@ std::string describe_table(const LabelledTable& table) {
   return text + (classes.size() > shown ? ", ..." : "");
 }
 
-std::string describe(const LabelledTable& table, const HeldOut* sides) {
-  const std::string text = describe_table(table);
-  return sides == nullptr ? text : text + fmt::format("; {} rows held out for evaluation", sides->names.size());
+std::string describe(const LabelledTable& table, const SplitRows& split) {
+  const std::string text = describe_table(table), held = split.description();
+  return held.empty() ? text : text + "; " + held;
 }
 
 struct OpenedText {
@@ -272,43 +272,24 @@ struct OpenedText {
   DatasetInfo info;
 };
 
-/// The rows of a split. Without a file to evaluate on, `held_out_rows` gets the rows of that split.
-std::vector<std::int32_t> split_rows(const OwnTextOptions& own, const DatasetOptions& options,
-                                     const LabelledTable& table, std::shared_ptr<const HeldOut>& held_out_rows) {
-  const bool is_training = options.split == Split::train;
-  std::vector<bool> held(static_cast<std::size_t>(table.table->size()), !is_training);
-  const auto file = validation_file(own.validation, options, text_extensions);
-  if (file && own.val_fraction != usual_fraction)
-    reject("data.val_fraction is {}, but {} has texts to evaluate on", own.val_fraction, file->native());
-  if (!file && options.hold_out != HoldOut::none) {
-    std::vector<std::int32_t> strata = table.labels;
-    strata.resize(held.size());  // other kinds of labels count as one class
-    std::vector<std::string> names;
-    for (std::int64_t i = 0; i < table.table->size(); ++i) {
-      const std::vector<Cell> cells = table.table->row(i);
-      names.push_back(cells[1].text + (table.columns.pair.empty() ? "" : "\t" + cells[2].text));
-    }
-    held = held_out(names, names, strata, {options.hold_out, own.val_fraction, options.seed, options.held_out_before});
-    auto sides = std::make_shared<HeldOut>();
-    for (std::size_t i = 0; i < held.size(); ++i)
-      if (held[i]) sides->names.push_back(names[i]);
-    if (sides->names.empty() && !is_training)
-      reject("{}: no text can be held out for evaluation, since each class has one: data.validation names a file",
-             table.table->path().native());
-    sides->trained_on = std::ssize(held) - std::ssize(sides->names);
-    if (!sides->names.empty()) held_out_rows = std::move(sides);
-  }
-  std::vector<std::int32_t> rows;
-  for (std::size_t i = 0; i < held.size(); ++i)
-    if (held[i] != is_training) rows.push_back(static_cast<std::int32_t>(i));
-  return rows;
+SplitRows rows_of(const OwnTextOptions& own, const DatasetOptions& options, const LabelledTable& table) {
+  const auto name_of = [&](std::int64_t row) {
+    const std::vector<Cell> cells = table.table->row(row);
+    return cells[1].text + (table.columns.pair.empty() ? "" : "\t" + cells[2].text);
+  };
+  return split_rows({.file = table.table->path(),
+                     .evaluated = validation_file(own.validation, options, text_extensions).value_or(""),
+                     .count = table.table->size(),
+                     .labels = table.labels,
+                     .name_of = name_of},
+                    own.val_fraction, options);
 }
 
 OpenedText open_text(const DatasetOptions& options) {
   const OwnTextOptions own = text_options(options);
   OpenedText opened{own.max_length, tokenizer_of(own, options), table_of(own, options), {}, {}};
-  std::shared_ptr<const HeldOut> sides;
-  opened.rows = split_rows(own, options, *opened.table, sides);
+  SplitRows split = rows_of(own, options, *opened.table);
+  opened.rows = std::move(split.rows);
   SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
   if (opened.table->columns.separate) {
     if (opened.table->columns.pair.empty()) reject("data.separate: expected data.pair, the column of a second text");
@@ -321,9 +302,9 @@ OpenedText open_text(const DatasetOptions& options) {
                  .size = samples_to_use(options, std::ssize(opened.rows)),
                  .fields = std::move(fields),
                  .classes = opened.table->classes,
-                 .description = describe(*opened.table, sides.get()),
+                 .description = describe(*opened.table, split),
                  .vocabulary = opened.tokenizer->vocabulary(),
-                 .held_out = sides};
+                 .held_out = split.held_out};
   return opened;
 }
 

@@ -70,4 +70,48 @@ TEST_CASE("text: without a file to evaluate on, texts are held out by themselves
   check_says(test::refusal_of([&] { open(Split::validation); }), "data.validation");
 }
 
+TEST_CASE("lines and tagged sentences without a file to evaluate on are held out by themselves and the seed") {
+  std::string lines, tagged;
+  for (int i = 0; i < 60; ++i) {
+    lines += fmt::format("good film {}\n", i);
+    tagged += fmt::format("good O\nfilm B\n{} O\n\n", i);
+  }
+  const std::pair<const char*, std::pair<std::string, std::string>> sets[] = {
+      {"plain_text", {lines, "a new film\n"}}, {"tagged_text", {tagged, "a O\nnew O\nfilm B\n\n"}}};
+  for (const auto& [name, texts] : sets) {
+    CAPTURE(name);
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nfilm\n");
+    DatasetOptions options{.path = folder / "lines.txt",
+                           .settings = {{"tokenizer", (folder / "vocab.txt").string()}, {"val_fraction", 0.2}}};
+    const auto open = [&, kind = name](Split split) {
+      options.split = split;
+      options.files = std::make_shared<OpenedFiles>();
+      return open_dataset(kind, options);
+    };
+    const auto held = [&] {
+      const DatasetInfo info = open(Split::train)->info();
+      REQUIRE(info.held_out);
+      return std::set<std::string>(info.held_out->names.begin(), info.held_out->names.end());
+    };
+    test::write_file(folder / "lines.txt", texts.first);
+    const auto train = open(Split::train), validation = open(Split::validation);
+    const std::set<std::string> first = held();
+    CHECK(first.begin()->starts_with("good film "));
+    CHECK(validation->size() == std::ssize(first));
+    CHECK(train->size() == 60 - validation->size());
+    CHECK(validation->length(validation->size() - 1) == 5);
+    test::write_file(folder / "lines.txt", texts.second + texts.first);
+    std::set<std::string> later = held();
+    later.erase("a new film");
+    CHECK(later == first);
+    options.seed = 2;
+    CHECK(held() != first);
+    options.hold_out = HoldOut::none;
+    CHECK(open(Split::validation)->size() == 61);
+    options.settings["validation"] = (folder / "lines.txt").string();
+    check_says(test::refusal_of([&] { open(Split::train); }), "val_fraction");
+  }
+}
+
 }  // namespace lacuna

@@ -91,27 +91,37 @@ std::string_view module_of(std::string_view name) {
 
 }  // namespace
 
+std::set<std::string> target_paths(const Model& model, const std::vector<std::string>& targets) {
+  std::set<std::string> paths;
+  for (const AdapterPlace& place : targeted(model, targets, false)) paths.insert(place.path);
+  return paths;
+}
+
 void add_adapters(Model& model, const AdapterOptions& options) {
   expect(!model.adaptation(), "the model has adapters already");
   const nn::AdapterKind& kind = nn::adapters().get(options.kind);
-  const Options own = read_options("adapter " + options.kind, kind.options, options.settings);
   const std::vector<AdapterPlace> places = targeted(model, options.targets, options.exact);
-  Adaptation adaptation{.kind = options.kind, .settings = options.settings, .base = options.base};
+  Adaptation adaptation{.kind = options.kind,
+                        .settings = options.settings,
+                        .layer_settings = options.layer_settings,
+                        .base = options.base};
   if (model.context().device != Device::meta) adaptation.base_hash = hash_of(state_of(model));
   for (Module* const module : model.modules()) {
-    bool chosen = false;
     std::vector<std::size_t> parts;
+    std::vector<Options> own;
     for (const AdapterPlace& place : places) {
       if (place.layer != module) continue;
-      chosen = true;
+      const auto others = options.layer_settings.find(place.path);
+      own.push_back(read_options("adapter " + options.kind, kind.options,
+                                 others == options.layer_settings.end() ? options.settings : others->second));
       if (place.part) parts.push_back(*place.part);
       adaptation.layers.push_back(place.path);
     }
-    if (!chosen) continue;
+    if (own.empty()) continue;
     if (auto* const linear = dynamic_cast<nn::Linear*>(module))
       linear->set_adapter(kind.for_linear(*linear, parts, own));
     else if (auto* const convolution = dynamic_cast<nn::Conv2d*>(module))
-      convolution->set_adapter(kind.for_convolution(*convolution, own));
+      convolution->set_adapter(kind.for_convolution(*convolution, own.front()));
   }
   model.set_adaptation(std::move(adaptation));
 }

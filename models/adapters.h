@@ -6,15 +6,18 @@
 #include "nn/adapter.h"
 #include "nn/freeze.h"
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace lacuna {
 
 struct AdapterOptions {
-  std::string kind;         // in nn::adapters()
-  OptionValues settings{};  // of the kind; the defaults of others
+  std::string kind;                                                   // in nn::adapters()
+  OptionValues settings{};                                            // of the kind; the defaults of others
+  std::map<std::string, OptionValues, std::less<>> layer_settings{};  // in place of `settings`, by path
   /// Layers that get one: paths, ends of paths behind a dot (`qkv`, `conv1`), patterns, or `all-linear`. Parts of a
   /// layer have names as layers have (`query`, of `blocks.0.attn.qkv.query`). The heads never get one.
   std::vector<std::string> targets{};
@@ -30,6 +33,9 @@ struct AdapterPlace {
 };
 /// All places but the heads', in the model's order, a layer before its parts.
 std::vector<AdapterPlace> adapter_places(const Model& model);
+
+/// The paths that `targets` choose.
+std::set<std::string> target_paths(const Model& model, const std::vector<std::string>& targets);
 
 /// Adds adapters to layers of a model whose weights are loaded. Refuses a target without a layer.
 void add_adapters(Model& model, const AdapterOptions& options);

@@ -7,6 +7,7 @@
 #include "nn/module.h"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -48,11 +49,12 @@ enum class Library : std::uint8_t { timm, transformers };
 
 /// How a model is adapted (models/adapters.h).
 struct Adaptation {
-  std::string kind;                               // of adapter
-  OptionValues settings{};                        // that were given
-  std::vector<std::string> layers{};              // paths of those that have an adapter
-  std::string base{};                             // where the weights below are from; may be empty
-  std::string base_hash{};                        // of those weights; empty on `meta`
+  std::string kind;                                                   // of adapter
+  OptionValues settings{};                                            // that were given
+  std::map<std::string, OptionValues, std::less<>> layer_settings{};  // in their place, by path
+  std::vector<std::string> layers{};                                  // paths of those that have an adapter
+  std::string base{};                                                 // where the weights below are from; may be empty
+  std::string base_hash{};                                            // of those weights; empty on `meta`
   std::set<std::string, std::less<>> replaced{};  // names below the adapters that were loaded with them
 };
 

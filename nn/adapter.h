@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lacuna::nn {
@@ -35,12 +36,15 @@ class Adapter {
 /// An adapter by name. The folder format is PEFT's: https://huggingface.co/docs/peft/developer_guides/checkpoint.
 struct AdapterKind {
   Options options;  // with their defaults
-  /// Creates an adapter. `parts`: indices of the layer's parts (Linear::parts) that get their own adapter; empty: one
-  /// adapter for the whole layer.
-  std::function<std::unique_ptr<Adapter>(Linear& layer, const std::vector<std::size_t>& parts, const Options&)>
+  /// Creates an adapter. `parts`: indices of the layer's parts (Linear::parts) that get their own adapter, each with
+  /// its options; empty: one adapter for the whole layer.
+  std::function<std::unique_ptr<Adapter>(Linear& layer, const std::vector<std::size_t>& parts,
+                                         const std::vector<Options>& options)>
       for_linear;
   std::function<std::unique_ptr<Adapter>(Conv2d& layer, const Options&)> for_convolution;
   std::string_view peft_type;  // as in adapter_config.json
+  /// Keys of adapter_config.json with values by layer, and the field whose value they replace there.
+  std::vector<std::pair<std::string_view, std::string_view>> peft_patterns;
   /// Converts options to fields of adapter_config.json.
   std::function<OptionValues(const Options&)> to_peft;
   /// Converts the flags, numbers and texts of an adapter_config.json to options; `origin` names the file in messages.

@@ -9,6 +9,7 @@
 #include "ops/products/low_rank_linear.h"
 #include "ops/products/scaled_linear.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <set>
@@ -49,26 +50,33 @@ void train(const Module& down, const Module& up, Trains trains) {
 /// rows.
 class LinearLora final : public Adapter {
  public:
-  LinearLora(Linear& layer, const std::vector<std::size_t>& parts, const LoraOptions& options, Trains trains)
-      : layer_(layer), trains_(trains), scale_(options.scale()) {
-    if (parts.empty()) branches_.push_back(std::make_unique<Branch>(layer, layer.in(), layer.out(), 0, options));
-    expect(parts.size() <= LowRankLinear::pairs, "{}: an adapter for {} parts", layer.path(), parts.size());
-    for (const std::size_t part : parts) {
-      const std::int64_t rows = layer.out() / std::ssize(layer.parts());
-      parts_.push_back(std::make_unique<Module>(layer, layer.parts().at(part)));
+  LinearLora(Linear& layer, const std::vector<std::size_t>& parts, const std::vector<Options>& options, Trains trains)
+      : layer_(layer), trains_(trains) {
+    expect(options.size() == std::max(parts.size(), std::size_t{1}) && parts.size() <= LowRankLinear::pairs,
+           "{}: an adapter for {} parts with {} options", layer.path(), parts.size(), options.size());
+    if (parts.empty())
       branches_.push_back(
-          std::make_unique<Branch>(*parts_.back(), layer.in(), rows, static_cast<std::int64_t>(part) * rows, options));
+          std::make_unique<Branch>(layer, layer.in(), layer.out(), 0, options.front().as<LoraOptions>()));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::int64_t rows = layer.out() / std::ssize(layer.parts());
+      parts_.push_back(std::make_unique<Module>(layer, layer.parts().at(parts[i])));
+      branches_.push_back(std::make_unique<Branch>(
+          *parts_.back(), layer.in(), rows, static_cast<std::int64_t>(parts[i]) * rows, options[i].as<LoraOptions>()));
     }
   }
 
   Variable forward(Variable x, Variable scale, const SequencesPtr& sequences) const override {
     if (scale.defined()) return scaled(std::move(x), std::move(scale), sequences);
-    LowRankLinear op{.scale = scale_};
+    // A scale of its own is in z.
+    const bool in_common =
+        std::ranges::all_of(branches_, [&](const auto& branch) { return branch->scale == branches_[0]->scale; });
+    LowRankLinear op{.scale = in_common ? branches_[0]->scale : 1};
     std::array<Variable, 2 * LowRankLinear::pairs> pairs;  // z [..., rank] and B
     for (std::size_t i = 0; i < branches_.size(); ++i) {
       op.first[i] = branches_[i]->first;
       op.columns[i] = branches_[i]->up.out();
       pairs[2 * i] = branches_[i]->lowered(x, sequences);
+      if (!in_common) pairs[2 * i] = std::move(pairs[2 * i]) * branches_[i]->scale;
       pairs[2 * i + 1] = branches_[i]->up.weight().variable();
     }
     return apply(op, std::move(x), layer_.weight().variable(), layer_.bias(), std::move(pairs[0]), std::move(pairs[1]),
@@ -87,13 +95,15 @@ class LinearLora final : public Adapter {
   void merge_into(const Tensor& weight) const override {
     for (const auto& branch : branches_)
       gemm(Matrix(branch->up.weight().tensor()), Matrix(branch->down.weight().tensor()),
-           Matrix(weight.leading(branch->first, branch->first + branch->up.out())), {.alpha = scale_, .add = true});
+           Matrix(weight.leading(branch->first, branch->first + branch->up.out())),
+           {.alpha = branch->scale, .add = true});
   }
 
  private:
   struct Branch {
     Branch(Module& parent, std::int64_t in, std::int64_t out, std::int64_t first_row, const LoraOptions& options)
         : first(first_row),
+          scale(options.scale()),
           dropout(parent, "lora_dropout", options.dropout),
           down(parent, "lora_A", in, options.rank, {.bias = false}),
           up(parent, "lora_B", options.rank, out, {.bias = false, .init = {init::constant(0), {}}}) {}
@@ -105,6 +115,7 @@ class LinearLora final : public Adapter {
     }
 
     std::int64_t first;  // first row in the layer's weight
+    double scale;
     Dropout dropout;
     Linear down, up;
   };
@@ -113,12 +124,11 @@ class LinearLora final : public Adapter {
     expect(parts_.empty(), "{}: an adapter for parts of a layer that is scaled", layer_.path());
     Variable low = branches_[0]->lowered(x, sequences);
     Variable base = apply(ScaledLinear{}, std::move(x), layer_.weight().variable(), layer_.bias(), scale);
-    return std::move(base) + branches_[0]->up.forward(std::move(low) * scale_, std::move(scale));
+    return std::move(base) + branches_[0]->up.forward(std::move(low) * branches_[0]->scale, std::move(scale));
   }
 
   const Linear& layer_;
   Trains trains_;
-  double scale_;
   std::vector<std::unique_ptr<Module>> parts_;
   std::vector<std::unique_ptr<Branch>> branches_;
 };
@@ -210,13 +220,14 @@ OptionValues from_peft(const OptionValues& fields, std::string_view origin) {
 AdapterKind kind(Trains trains) {
   return {.options = LoraOptions{},
           .for_linear = [trains](Linear& layer, const std::vector<std::size_t>& parts,
-                                 const Options& options) -> std::unique_ptr<Adapter> {
-            return std::make_unique<LinearLora>(layer, parts, options.as<LoraOptions>(), trains);
+                                 const std::vector<Options>& options) -> std::unique_ptr<Adapter> {
+            return std::make_unique<LinearLora>(layer, parts, options, trains);
           },
           .for_convolution = [trains](Conv2d& layer, const Options& options) -> std::unique_ptr<Adapter> {
             return std::make_unique<ConvLora>(layer, options.as<LoraOptions>(), trains);
           },
           .peft_type = file_type,
+          .peft_patterns = {{"rank_pattern", "r"}, {"alpha_pattern", "lora_alpha"}},
           .to_peft = to_peft,
           .from_peft = from_peft};
 }

@@ -36,6 +36,7 @@ void warn_if_fewer_threads(std::int64_t asked) {
 void fill_in_defaults(Experiment& experiment) {
   for (const Section& section : sections()) {
     if (section.given == nullptr) continue;
+    if (section.name == "adapter" && !experiment.adapter.from.empty()) continue;  // that folder says them
     const Options& options = section.options(section.chosen(experiment));
     for (const Field& field : options.fields())
       section.given(experiment).try_emplace(std::string(field.name), options.write(field));

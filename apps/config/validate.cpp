@@ -261,14 +261,6 @@ void check_adapter(const Configuration& c, const Tree& root, Problems& problems)
   if (adapter.used() && !c.freeze.freeze.empty())
     problems.add(place_of(root, "freeze", "freeze"),
                  "freeze.freeze: an adapter freezes all other parameters; freeze.train names those to train beside it");
-  if (adapter.from.empty()) return;
-  for (const auto& [name, value] : adapter.options)
-    if (name != "dropout")
-      problems.add(place_of(root, "adapter", name),
-                   fmt::format("adapter.{}: read from the folder in adapter.from; remove it here", name));
-  if (!adapter.targets.empty())
-    problems.add(place_of(root, "adapter", "targets"),
-                 "adapter.targets: read from the folder in adapter.from; remove them here");
 }
 
 /// Refuses keys without an effect on heads that are trained on cached features, each by itself.

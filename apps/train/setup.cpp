@@ -80,6 +80,32 @@ std::filesystem::path folder_of(const std::filesystem::path& from, std::string_v
   return point.checkpoint.empty() ? point.run : from;  // perhaps a checkpoint that was copied out of its run
 }
 
+/// Into `options` of the folder adapter.from, the configuration's. Only dropout may differ: the others give the stored
+/// values their meaning.
+void take_settings(const Configuration::Adapter& adapter, const Model& model, AdapterOptions& options) {
+  const nn::AdapterKind& kind = nn::adapters().get(options.kind);
+  const std::string owner = "adapter " + options.kind;
+  const Options theirs = read_options(owner, kind.options, options.settings),
+                given = read_options(owner, kind.options, adapter.options);
+  for (const auto& [name, value] : adapter.options) {
+    const Field& field = *kind.options.find(name);
+    const Tree said = theirs.write(field);
+    if (name != "dropout" && given.write(field) != said)
+      reject("adapter.{0} is {1}, but {2} in the folder that adapter.from names: leave adapter.{0} out", name,
+             to_yaml(value), to_yaml(said));
+    options.settings.insert_or_assign(name, value);
+    for (auto& [path, own] : options.layer_settings)
+      if (name == "dropout") own.insert_or_assign(name, value);
+  }
+  if (adapter.targets.empty()) return;
+  const std::set<std::string> stored(options.targets.begin(), options.targets.end());
+  if (target_paths(model, adapter.targets) != stored)
+    reject(
+        "adapter.targets: the folder that adapter.from names has other layers ({} of them, the first {}): leave "
+        "adapter.targets out",
+        stored.size(), *stored.begin());
+}
+
 /// Adapters as the configuration says, on top of loaded weights.
 LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head, std::vector<std::string>& notes) {
   const Configuration::Adapter& adapter = experiment.adapter;
@@ -98,7 +124,7 @@ LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head, s
                              tensor_names_of(experiment.architecture.family));
   AdapterOptions options = folder.options(model, adapter.name == "none" ? "" : adapter.name);
   options.base = base;
-  for (const auto& [name, value] : adapter.options) options.settings.insert_or_assign(name, value);
+  take_settings(adapter, model, options);
   add_adapters(model, options);
   const std::optional<ModelFolder> described = read_model_folder(path);
   const bool other = described && is_for_other_classes(*described, experiment, model, new_head, &notes);

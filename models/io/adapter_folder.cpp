@@ -97,6 +97,9 @@ std::vector<NamedTensor> renamed(const std::vector<AdapterPlace>& places, const 
   return stored;
 }
 
+/// The layer of a tensor of an adapter.
+std::string module_of(const std::string& name) { return name.substr(0, name.rfind(".lora_")); }
+
 bool in_head(const Model& model, std::string_view name) {
   return std::ranges::any_of(model.heads(), [&](const std::string& head) { return belongs_to(name, head); });
 }
@@ -125,12 +128,44 @@ AdapterFolder::AdapterFolder(const fs::path& folder, std::vector<TensorNames> ta
   if (const auto task = json.find("task_type"); task != json.end() && task->is_string())
     task_type_ = task->get<std::string>();
   kind_ = kind_of(text_in(json, "peft_type", origin()), origin());
-  // Each gives other results than adapters of one rank and scale on the layers that the file has.
-  for (const char* const key : {"rank_pattern", "alpha_pattern", "layer_replication", "alora_invocation_tokens",
-                                "trainable_token_indices", "target_parameters"})
+  // Each gives other results than adapters on the layers that the file has.
+  for (const char* const key :
+       {"layer_replication", "alora_invocation_tokens", "trainable_token_indices", "target_parameters"})
     if (json.contains(key) && json.at(key).is_structured() && !json.at(key).empty())
       reject("{}: expected no `{}`, which is not supported", origin(), key);
-  settings_ = nn::adapters().get(kind_).from_peft(fields_of(json), origin());
+  fields_ = fields_of(json);
+  settings_ = nn::adapters().get(kind_).from_peft(fields_, origin());
+  read_patterns(json);
+}
+
+void AdapterFolder::read_patterns(const ordered_json& json) {
+  constexpr std::size_t longest = 1000;
+  for (const auto& [key, replaced] : nn::adapters().get(kind_).peft_patterns) {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null()) continue;
+    if (!found->is_object()) reject("{}: expected layers with values in `{}`", origin(), key);
+    for (const auto& [layers, value] : found->items()) {
+      if (!value.is_number()) reject("{}: expected a number for {} in `{}`", origin(), layers, key);
+      if (layers.size() > longest)
+        reject("{}: expected names of at most {} letters in `{}`, got {}", origin(), longest, key, layers.size());
+      try {
+        patterns_.push_back(
+            {std::regex(fmt::format("(.*\\.)?({})", layers)), std::string(replaced), value.get<double>()});
+      } catch (const std::regex_error& error) {
+        reject("{}: expected a name or a regular expression in `{}`, got {}: {}", origin(), key, layers, error.what());
+      }
+    }
+  }
+}
+
+std::optional<OptionValues> AdapterFolder::settings_of(const std::string& module) const {
+  OptionValues fields;
+  for (const Pattern& pattern : patterns_)
+    if (!fields.contains(pattern.field) && std::regex_match(module, pattern.layers))
+      fields.emplace(pattern.field, pattern.value);
+  if (fields.empty()) return {};
+  fields.insert(fields_.begin(), fields_.end());
+  return nn::adapters().get(kind_).from_peft(fields, origin());
 }
 
 std::string AdapterFolder::origin() const { return (folder_ / adapter_config_file).string(); }
@@ -153,12 +188,20 @@ std::string AdapterFolder::name_in(const Model& model, std::string_view stored) 
 
 AdapterOptions AdapterFolder::options(const Model& model, std::string_view kind) const {
   std::set<std::string, std::less<>> known, targets;
+  std::map<std::string, std::optional<OptionValues>> layers;
   const std::vector<AdapterPlace> places = adapter_places(model);
   for (const auto& [name, tensor] : state_of(model)) known.insert(name);
   for (const SafetensorsEntry& entry : weights_.entries()) {
     const std::string name = name_in(model, entry.name);
     if (known.contains(name)) continue;
-    if (const AdapterPlace* const place = place_of(places, name)) targets.insert(place->path);
+    const AdapterPlace* const place = place_of(places, name);
+    if (place == nullptr) continue;
+    targets.insert(place->path);
+    const std::string module = module_of(own_name(entry.name));
+    std::optional<OptionValues> own = settings_of(module);
+    const auto [before, is_first] = layers.try_emplace(place->path, own);
+    if (!is_first && before->second != own)
+      reject("{}: expected one rank and alpha for {}, got others for {}", origin(), place->path, module);
   }
   if (targets.empty())
     reject("{}: no tensor belongs to a linear layer or convolution of the model; the first is {}",
@@ -167,7 +210,11 @@ AdapterOptions AdapterFolder::options(const Model& model, std::string_view kind)
   if (nn::adapters().get(chosen).peft_type != nn::adapters().get(kind_).peft_type)
     reject("{}: expected an adapter of type {}, got {}", origin(), nn::adapters().get(chosen).peft_type,
            nn::adapters().get(kind_).peft_type);
-  return {.kind = chosen, .settings = settings_, .targets = {targets.begin(), targets.end()}, .exact = true};
+  AdapterOptions options{
+      .kind = chosen, .settings = settings_, .targets = {targets.begin(), targets.end()}, .exact = true};
+  for (auto& [path, own] : layers)
+    if (own) options.layer_settings.emplace(path, std::move(*own));
+  return options;
 }
 
 std::int64_t AdapterFolder::head_outputs(const Model& model) const {
@@ -232,12 +279,15 @@ void write_adapter(const fs::path& folder, const Model& model, const TensorNames
   const std::vector<AdapterPlace> places = adapter_places(model);
   const std::set<std::string, std::less<>> adapters = adapter_names(model);
   std::set<std::string, std::less<>> targets, saved;  // the latter below the adapters, as PEFT's modules_to_save
+  std::map<std::string, std::string, std::less<>> places_of_targets;  // by their name
   std::vector<NamedTensor> stored;
   for (const auto& [name, tensor] : adapted_state(model)) {
     const bool of_adapter = adapters.contains(name);
     for (auto& [theirs, part] :
          names == nullptr ? std::vector{NamedTensor(name, tensor)} : renamed(places, name, tensor, *names)) {
-      (of_adapter ? targets : saved).insert(theirs.substr(0, theirs.rfind(of_adapter ? ".lora_" : ".")));
+      const std::string module = theirs.substr(0, theirs.rfind(of_adapter ? ".lora_" : "."));
+      (of_adapter ? targets : saved).insert(module);
+      if (of_adapter) places_of_targets.emplace(module, place_of(places, name)->path);
       stored.emplace_back(std::string(prefix) + theirs, part);
     }
   }
@@ -248,8 +298,20 @@ void write_adapter(const fs::path& folder, const Model& model, const TensorNames
                     {"bias", "none"},
                     {"target_modules", targets},
                     {"modules_to_save", saved}};
-  const Options options = read_options("adapter " + adaptation.kind, kind.options, adaptation.settings);
-  for (const auto& [name, value] : kind.to_peft(options)) json[name] = to_json(value);
+  const auto fields = [&](const OptionValues& settings) {
+    return kind.to_peft(read_options("adapter " + adaptation.kind, kind.options, settings));
+  };
+  const OptionValues common = fields(adaptation.settings);
+  for (const auto& [name, value] : common) json[name] = to_json(value);
+  for (const auto& [module, path] : places_of_targets) {
+    const auto found = adaptation.layer_settings.find(path);
+    if (found == adaptation.layer_settings.end()) continue;
+    const OptionValues own = fields(found->second);
+    // A name alone would match the ends of other names as well: conv1 that of layer1.0.conv1.
+    for (const auto& [key, field] : kind.peft_patterns)
+      if (const Tree& value = own.at(std::string(field)); value != common.at(std::string(field)))
+        json[key]["^" + module] = to_json(value);
+  }
   write_file_atomically(folder / adapter_config_file, json.dump(2) + "\n");
   write_safetensors(folder / adapter_weights_file, std::move(stored), {{"format", "pt"}});
 }

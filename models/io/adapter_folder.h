@@ -9,6 +9,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +54,9 @@ class AdapterFolder {
 
  private:
   std::string origin() const;
+  void read_patterns(const nlohmann::ordered_json& json);
+  /// Settings of the layer that the folder calls `module`; nothing: those of all.
+  std::optional<OptionValues> settings_of(const std::string& module) const;
   /// Our name of a stored tensor; where the model has none, the stored one without PEFT's prefix.
   std::string name_in(const Model& model, std::string_view stored) const;
 
@@ -58,8 +64,15 @@ class AdapterFolder {
   SafetensorsFile weights_;
   std::string base_, task_type_;
   std::vector<TensorNames> tables_;
-  std::string kind_;  // the first that is written as the folder's type
-  OptionValues settings_;
+  std::string kind_;       // the first that is written as the folder's type
+  OptionValues fields_;    // of the configuration
+  OptionValues settings_;  // that they say
+  struct Pattern {
+    std::regex layers;
+    std::string field;
+    Tree value;  // of the field, for these layers
+  };
+  std::vector<Pattern> patterns_;  // a field's first one that matches holds
 };
 
 /// Writes both files into `folder`, which exists. `names`: those of another library in place of ours; where its

@@ -286,7 +286,7 @@ TEST_CASE("adapters: the input of a frozen layer is saved once for A, and not at
     const nn::AdapterKind& made = nn::adapters().get(kind);
     const Options settings = read_options(kind, made.options, {{"rank", 4.0}, {"dropout", 0.1}});
     for (nn::Linear* const layer : {&chain.first, &chain.second}) {
-      layer->set_adapter(made.for_linear(*layer, {}, settings));
+      layer->set_adapter(made.for_linear(*layer, {}, {settings}));
       for (Parameter* const parameter : layer->parameters()) parameter->set_trainable(false);
       layer->adapter()->set_trainable();
     }
@@ -368,6 +368,52 @@ TEST_CASE("adapter folders: names of another library, and convolutions, are writ
   CHECK(round_trip(tiny_resnet(), {"conv2"}, false).contains("base_model.model.layer2.1.conv2.lora_A.weight"));
 }
 
+TEST_CASE("adapter folders: rank and alpha of a layer are those of the first pattern that its name ends with") {
+  const auto lora = [](double rank, double alpha) { return OptionValues{{"rank", rank}, {"alpha", alpha}}; };
+  const AdapterOptions options{.kind = "lora",
+                               .settings = lora(2, 3),
+                               .layer_settings = {{"blocks.0.attn.qkv.query", lora(4, 3)},
+                                                  {"blocks.1.attn.qkv.value", lora(2, 7)},
+                                                  {"blocks.1.mlp.fc1", lora(1, 0)}},
+                               .targets = {"query", "value", "fc1"}};
+  const std::unique_ptr<Model> model = adapted(tiny_vit(), options);
+  fill_adapters(*model);
+  const std::vector<double> expected = logits(*model);
+  const TemporaryFolder folder;
+  const auto read = [&](const std::vector<TensorNames>& tables = {}) {
+    const std::unique_ptr<Model> other = make(tiny_vit());
+    const AdapterFolder stored(folder.path(), tables);
+    add_adapters(*other, stored.options(*other));
+    stored.load(*other);
+    return logits(*other);
+  };
+  for (const bool renamed : {false, true}) {
+    const std::vector<TensorNames> tables = tensor_names_of("vit");
+    write_adapter(folder.path(), *model, renamed ? &tables.front() : nullptr);
+    CHECK(read(tables) == expected);
+  }
+  write_adapter(folder.path(), *model);
+  const std::string text = read_file(folder / "adapter_config.json");
+  CHECK(text.find("\"^blocks.0.attn.qkv.query\": 4") != std::string::npos);
+  const auto with = [&](const std::string& ranks, const std::string& alphas) {
+    std::string changed = text.substr(0, text.find("\"rank_pattern\""));
+    changed += fmt::format(R"("rank_pattern": {{{}}}, "alpha_pattern": {{{}}}}})", ranks, alphas);
+    write_file(folder / "adapter_config.json", changed);
+    return read();
+  };
+  const std::string ranks = R"("blocks.[0].*query": 4, "1.mlp.fc1": 1)";
+  CHECK(with(ranks, R"("1.mlp.fc1": 0, "blocks\\.1\\.attn\\.(qkv)\\.value": 7, "value": 3)") == expected);
+  CHECK(with(ranks, R"("1.mlp.fc1": 0, "value": 3, "1.attn.qkv.value": 7)") != expected);
+  CHECK(with(ranks, R"("p.fc1": 0, "1.attn.qkv.value": 7)") != expected);  // no part of a name
+
+  // A merged model gives the same.
+  const std::unique_ptr<Model> plain = make(tiny_vit());
+  merge(*model, *plain);
+  CHECK(largest_difference(logits(*plain), expected) < 1e-5);
+  write_file(folder / "adapter_config.json", text.substr(0, text.find("\"rank_pattern\"")) + "\"r2\": 1}");
+  test::check_says(error_of([&] { read(); }), "query.lora_A.weight: expected [2, 24]");
+}
+
 TEST_CASE("adapter folders: written and read, the values are the same, and only they are stored") {
   const TemporaryFolder folder;
   const std::unique_ptr<Model> model = adapted(
@@ -413,7 +459,9 @@ TEST_CASE("adapter folders: written and read, the values are the same, and only 
     test::check_says(with("\"use_dora\": true"), "use_dora");
     test::check_says(with("\"alora_invocation_tokens\": [1, 2]"), "alora_invocation_tokens");
     test::check_says(with("\"init_lora_weights\": \"pissa_niter_4\""), "pissa_niter_4");
-    test::check_says(with("\"alpha_pattern\": {\"qkv\": 3}"), "alpha_pattern");
+    test::check_says(with("\"alpha_pattern\": {\"(qkv\": 3}"), "(qkv");
+    test::check_says(with("\"rank_pattern\": {\"qkv\": \"3\"}"), "rank_pattern");
+    test::check_says(with("\"rank_pattern\": [3]"), "rank_pattern");
     write_file(folder / "adapter_config.json", "{\"peft_type\": \"IA3\"}");
     test::check_says(error_of([&] { AdapterFolder(folder.path()); }), "got IA3");
   }

@@ -63,7 +63,8 @@ if command == "make":
     ends = [name.rsplit(".", 1)[-1] for name, _ in model.named_modules()]
     targets = [target for target in targets if target.rsplit(".", 1)[-1] in ends]
     config = peft.LoraConfig(r=4, lora_alpha=6, use_rslora=True, lora_dropout=0.1, modules_to_save=heads,
-                             target_modules=targets)
+                             target_modules=targets, rank_pattern={"0.*(query|q_proj|qkv)": 2, "1.*fc1": 8},
+                             alpha_pattern={"value": 3, "v_proj": 3, "layer1.*conv1": 9})
     adapted = peft.get_peft_model(model, config).eval()
     with torch.no_grad():
         for name, parameter in adapted.named_parameters():

@@ -5,11 +5,11 @@
 namespace lacuna::test {
 
 TEST_CASE("train: a run with an adapter goes on to the same bits, on the same base alone") {
-  const std::string lora = "adapter={name: lora, rank: 2, dropout: 0.2, targets: [qkv, fc1]}";
+  const std::string lora = "adapter={name: lora, rank: 2, alpha: 6, dropout: 0.2, targets: [qkv, fc1]}";
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{lora},
         {lora, "train.ema_decay=0.9", "freeze.train=[\"@head\", \"@norms\"]"},
-        {"adapter={name: lora_fa, rank: 2}", "memory={policy: fixed, bits: 4}"}}) {
+        {"adapter={name: lora_fa, rank: 2, alpha: 6}", "memory={policy: fixed, bits: 4}"}}) {
     const TemporaryFolder folder(vit);
     test::run(folder, train({"train.steps=1", "output.dir=base"}));
     fs::copy_file(folder / "base/last/model.safetensors", folder / "base.safetensors");
@@ -73,6 +73,24 @@ TEST_CASE("train: a run with an adapter goes on to the same bits, on the same ba
     INFO(begun.error);
     CHECK(begun.code == 0);
     check_refused(folder, train({"output.dir=alone", "model.from=whole/best"}), {"adapter.from=whole/best"});
+    // Settings that are those of the folder may be given, others not.
+    const auto with = [&](const std::string& settings) {
+      std::string adapter = more[0];
+      adapter.insert(adapter.size() - 1, settings + ", from: whole/best");
+      return train({"train.steps=1", "output.dir=equal", "model.from=base.safetensors", adapter});
+    };
+    test::run(folder, with(""));
+    // The folder's hold in place of the kind's defaults.
+    const std::string name = more[0].find("lora_fa") == std::string::npos ? "lora" : "lora_fa";
+    test::run(folder, train({"train.steps=1", "output.dir=named", "model.from=base.safetensors",
+                             "adapter={name: " + name + ", from: whole/best}"}));
+    CHECK(read_json(folder / "named/last/adapter_config.json").at("lora_alpha") == 6);
+    CHECK(read_json(folder / "named/last/adapter_config.json").at("r") == 2);
+    check_refused(folder, with(", rslora: true"), {"adapter.rslora"});
+    if (more[0] == lora)
+      check_refused(folder,
+                    train({"model.from=base.safetensors", "adapter={name: lora, from: whole/best, targets: [qkv]}"}),
+                    {"adapter.targets"});
 
     // With another base the adapter would mean something else.
     fs::copy_file(folder / "base/last/model.safetensors", folder / "base.safetensors",
@@ -89,7 +107,7 @@ TEST_CASE("train: what an adapter cannot have beside it is refused") {
   check_refusals(folder, train({}),
                  {{"adapter.targets=[qkv]", "adapter.name"},
                   {"adapter.name=lora\nfreeze.freeze=[\"*\"]", "freeze.train"},
-                  {"adapter={name: lora, from: x, rank: 3}", "adapter.rank"},
+                  {"adapter={name: lora, from: x, rank: 3}", "x"},
                   {"adapter={name: lora, from: x}", "x"},
                   {"adapter={name: lora, rank: 0}", "rank"},
                   {"adapter={rank: 2}", "lora"},

@@ -9,7 +9,7 @@
 namespace lacuna {
 
 constexpr std::string_view name_of(DType dtype) {
-  constexpr std::string_view names[] = {"f32", "bf16", "f16", "f64", "i64", "i32", "u8"};
+  constexpr std::string_view names[] = {"f32", "bf16", "f16", "f64", "i64", "i32", "u8", "coded"};
   return names[static_cast<std::size_t>(dtype)];
 }
 

@@ -9,7 +9,8 @@
 
 namespace lacuna {
 
-enum class DType : std::uint8_t { f32, bf16, f16, f64, i64, i32, u8 };
+/// `coded`: elements in few bits with scales, as a WeightFormat says; such a tensor has no elements to point at.
+enum class DType : std::uint8_t { f32, bf16, f16, f64, i64, i32, u8, coded };
 
 /// Brain floating point: the upper half of an f32. Arithmetic happens in float.
 struct bf16 {
@@ -122,6 +123,8 @@ constexpr std::int64_t size_of(DType dtype) {
       return 2;
     case DType::u8:
       return 1;
+    case DType::coded:
+      break;  // Tensor::bytes knows
   }
   return 0;
 }

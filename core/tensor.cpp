@@ -2,6 +2,7 @@
 
 #include "core/allocator.h"
 #include "core/backend.h"
+#include "core/coded/codec.h"
 #include "core/parallel.h"
 #include "core/tensor_kernels.h"
 
@@ -125,6 +126,7 @@ void Storage::assign(const Owner& owner) {
 }
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Purpose purpose) {
+  expect(dtype != DType::coded, "a coded tensor {} needs a format", shape);
   Owner owner = AllocationScope::current();
   owner.purpose = purpose;
   // This is more than a processor can address. Below this limit, the sum over a model's tensors cannot overflow either.
@@ -136,6 +138,14 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Purpose pur
   tensor.shape_ = shape;
   tensor.dtype_ = dtype;
   tensor.storage_ = std::make_shared<Storage>(static_cast<std::size_t>(shape.count() * size_of(dtype)), device, owner);
+  return tensor;
+}
+
+Tensor Tensor::coded(const Shape& shape, const WeightFormat& format, Device device, Purpose purpose) {
+  Tensor tensor = empty({layout_of(format, shape.count()).bytes}, DType::u8, device, purpose);
+  tensor.shape_ = shape;
+  tensor.dtype_ = DType::coded;
+  tensor.format_ = format;
   return tensor;
 }
 
@@ -171,6 +181,8 @@ Tensor Tensor::reshape(const Shape& shape) const {
 Tensor Tensor::leading(std::int64_t begin, std::int64_t end) const {
   expect(shape_.rank() > 0 && 0 <= begin && begin <= end && end <= shape_.front(), "[{}, {}) lies outside axis 0 of {}",
          begin, end, shape_);
+  if (is_coded() && begin == 0 && end == shape_.front()) return *this;
+  expect(!is_coded(), "rows [{}, {}) of a weight {} in few bits cannot be viewed", begin, end, shape_);
   std::vector<std::int64_t> extents(shape_.begin(), shape_.end());
   const std::int64_t stride = shape_.front() == 0 ? 0 : bytes() / shape_.front();
   extents[0] = end - begin;
@@ -185,6 +197,11 @@ Tensor Tensor::row_range(std::int64_t begin, std::int64_t end) const {
 }
 
 Tensor Tensor::clone(Purpose purpose) const {
+  if (is_coded()) {
+    Tensor copy = coded(shape_, format_, device(), purpose);
+    tensor_copy(device(), as_bytes(), copy.as_bytes());
+    return copy;
+  }
   Tensor copy = empty(shape_, dtype_, device(), purpose);
   tensor_copy(device(), *this, copy);
   return copy;
@@ -193,13 +210,16 @@ Tensor Tensor::clone(Purpose purpose) const {
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
   Tensor converted = empty(shape_, dtype, device());
-  tensor_copy(device(), *this, converted);
+  if (is_coded())
+    decode(*this, converted);
+  else
+    tensor_copy(device(), *this, converted);
   return converted;
 }
 
 Tensor Tensor::to(Device device) const {
   if (device == this->device()) return *this;
-  Tensor copy = empty(shape_, dtype_, device);
+  Tensor copy = is_coded() ? coded(shape_, format_, device) : empty(shape_, dtype_, device);
   const KernelScope scope;
   copy_between_devices(*this, copy);
   return copy;
@@ -207,7 +227,9 @@ Tensor Tensor::to(Device device) const {
 
 void Tensor::copy_from(const Tensor& source) const {
   expect(source.count() == count(), "cannot copy {} into {}", source.shape(), shape_);
-  if (source.device() == device()) {
+  if (is_coded() || source.is_coded()) {
+    copy_coded(source);
+  } else if (source.device() == device()) {
     tensor_copy(device(), source, *this);
   } else {
     const KernelScope scope;
@@ -216,7 +238,36 @@ void Tensor::copy_from(const Tensor& source) const {
   bump_version();
 }
 
+Tensor Tensor::as_bytes() const {
+  Tensor bytes = *this;
+  bytes.shape_ = {this->bytes()};
+  bytes.dtype_ = DType::u8;
+  return bytes;
+}
+
+Tensor Tensor::as_bf16() const {
+  expect(is_coded() && format_.code == WeightCode::bf16, "expected a weight coded as bf16");
+  Tensor plain = *this;
+  plain.dtype_ = DType::bf16;
+  return plain;
+}
+
+void Tensor::copy_coded(const Tensor& source) const {
+  if (is_coded() && source.is_coded() && format_ == source.format_) return as_bytes().copy_from(source.as_bytes());
+  if (!is_coded()) {  // decoded on the source's device
+    const Tensor decoded = source.to(is_floating(dtype_) && dtype_ != DType::f16 ? dtype_ : DType::f32);
+    return copy_from(decoded);
+  }
+  if (source.is_coded()) return copy_from(source.to(DType::f32));
+  if (device().kind == DeviceKind::meta) return;
+  if (device() == Device::cpu) return encode(source.to(Device::cpu), *this);
+  const Tensor encoded = coded(shape_, format_, Device::cpu);
+  encode(source.to(Device::cpu), encoded);
+  as_bytes().copy_from(encoded.as_bytes());
+}
+
 void Tensor::fill(double value) const {
+  if (is_coded()) return copy_from(full(shape_, value, DType::f32, device()));
   tensor_fill(device(), value, *this);
   bump_version();
 }
@@ -224,6 +275,7 @@ void Tensor::fill(double value) const {
 std::vector<double> Tensor::to_vector() const {
   expect(device() != Device::meta, "a tensor on {} has no values to read", name_of(device()));
   if (device() != Device::cpu) return to(Device::cpu).to_vector();
+  if (is_coded()) return to(DType::f32).to_vector();
   std::vector<double> values(static_cast<std::size_t>(count()));
   with_type(dtype_, [&]<class T>(Type<T>) {
     const T* const in = data<const T>();

@@ -1,6 +1,7 @@
 // A contiguous array of one type on one device. Images are NHWC, tokens [batch, length, channels].
 #pragma once
 
+#include "core/coded/format.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/kernel_scope.h"
@@ -50,6 +51,10 @@ class Tensor {
 
   /// An uninitialised tensor. The ledger counts it under `purpose` and the owner of the current AllocationScope.
   static Tensor empty(const Shape& shape, DType dtype, Device device, Purpose purpose = Purpose::transient);
+  /// An uninitialised tensor in few bits. Kernels read it by core/coded/codec.h; `to` and `copy_from` decode and encode
+  /// it.
+  static Tensor coded(const Shape& shape, const WeightFormat& format, Device device,
+                      Purpose purpose = Purpose::transient);
   static Tensor zeros(const Shape& shape, DType dtype, Device device, Purpose purpose = Purpose::transient);
   static Tensor full(const Shape& shape, double value, DType dtype, Device device,
                      Purpose purpose = Purpose::transient);
@@ -64,10 +69,13 @@ class Tensor {
   explicit operator bool() const { return defined(); }
   const Shape& shape() const { return shape_; }
   DType dtype() const { return dtype_; }
+  bool is_coded() const { return dtype_ == DType::coded; }
+  /// How a coded tensor lies in memory.
+  const WeightFormat& format() const { return format_; }
   Device device() const { return memory().device(); }
   std::int64_t count() const { return shape_.count(); }
   std::int64_t rows() const { return shape_.rows(); }
-  std::int64_t bytes() const { return count() * size_of(dtype_); }
+  std::int64_t bytes() const { return is_coded() ? layout_of(format_, count()).bytes : count() * size_of(dtype_); }
 
   /// A pointer to the first element; null on `meta`. T must be the tensor's type, or std::byte for any type; otherwise
   /// throws Error. `data<float>()` is for writing: outside of kernels it raises the version, so that backward throws if
@@ -87,20 +95,26 @@ class Tensor {
 
   /// A view of the same memory with another shape of equal count.
   Tensor reshape(const Shape& shape) const;
-  /// A view of entries [begin, end) of axis 0.
+  /// A view of entries [begin, end) of axis 0. A coded tensor has none but the whole.
   Tensor leading(std::int64_t begin, std::int64_t end) const;
   /// A view [end - begin, C] of rows [begin, end), runs along the last axis.
   Tensor row_range(std::int64_t begin, std::int64_t end) const;
 
   Tensor clone(Purpose purpose = Purpose::transient) const;
-  /// The tensor converted to `dtype`; the tensor itself if it already has that type.
+  /// The tensor converted to `dtype`, or decoded; the tensor itself if it already has that type.
   Tensor to(DType dtype) const;
   /// A copy on another device; the tensor itself if it is already there. A copy to the CPU waits for the device's work.
   Tensor to(Device device) const;
-  /// Copies and converts the elements of `source`, which must have the same count. Raises the version.
+  /// Copies and converts (decodes, encodes) the elements of `source`, which must have the same count. Raises the
+  /// version.
   void copy_from(const Tensor& source) const;
   /// Sets every element to `value`. Raises the version.
   void fill(double value) const;
+
+  /// The codes and scales of a coded tensor as u8 [bytes], a view.
+  Tensor as_bytes() const;
+  /// The elements of a tensor coded as bf16, a view.
+  Tensor as_bf16() const;
 
   /// All values, row-major. Waits for the device's work. Throws Error on `meta`.
   std::vector<double> to_vector() const;
@@ -118,6 +132,7 @@ class Tensor {
   void bump_version() const { memory().bump_version(); }
 
  private:
+  void copy_coded(const Tensor& source) const;
   Storage& memory() const {
     if (storage_ == nullptr) [[unlikely]]
       throw_undefined();
@@ -129,6 +144,7 @@ class Tensor {
   std::size_t offset_ = 0;  // bytes
   Shape shape_;
   DType dtype_ = DType::f32;
+  WeightFormat format_{};  // of a coded tensor
 };
 
 inline Tensor empty_like(const Tensor& like) { return Tensor::empty(like.shape(), like.dtype(), like.device()); }

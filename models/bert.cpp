@@ -114,6 +114,8 @@ struct Bert::Embeddings final : Module {
         norm(*this, "LayerNorm", options.hidden_size, options.norm_eps),
         dropout(*this, "dropout", options.dropout),
         padding(options.padding) {
+    words.allow_few_bits();
+    positions.allow_few_bits();
     if (options.has_types)
       types.emplace(*this, "token_type_embeddings.weight", Shape{options.types, options.hidden_size},
                     init::normal(options.initializer_range));

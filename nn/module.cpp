@@ -7,17 +7,27 @@ namespace {
 /// The type of parameters and statistics: f32, or f64 in a model that computes in f64.
 DType stored_type(const ModelContext& context) { return context.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
+const WeightFormat* format_of(const ModelContext& context, const std::string& path) {
+  if (context.formats == nullptr) return nullptr;
+  const auto found = context.formats->find(path);
+  return found == context.formats->end() ? nullptr : &found->second;
+}
+
 }  // namespace
 
 Parameter::Parameter(Module& owner, std::string_view name, const Shape& shape, const Init& init)
     : path_(owner.child_path(name)) {
   const ModelContext& context = owner.context();
   const AllocationScope scope({Purpose::parameters, {}, Label(path_)});
-  Tensor tensor = Tensor::empty(shape, stored_type(context), context.device, Purpose::parameters);
+  const WeightFormat* const format = format_of(context, path_);
+  Tensor tensor = format != nullptr ? Tensor::coded(shape, *format, context.device, Purpose::parameters)
+                                    : Tensor::empty(shape, stored_type(context), context.device, Purpose::parameters);
   const RandomStream stream{context.seed, 0, random_site(path_)};
-  if (context.device == Device::cpu) init(tensor, stream);
-  if (context.device.kind == DeviceKind::cuda) {  // drawn on the CPU: the same numbers on every device
-    const Tensor drawn = Tensor::empty(shape, tensor.dtype(), Device::cpu);
+  if (context.device == Device::cpu && format == nullptr) {
+    init(tensor, stream);
+  } else if (context.device.kind != DeviceKind::meta && (format == nullptr || format->code != WeightCode::fp4)) {
+    // Drawn on the CPU: the same numbers on every device.
+    const Tensor drawn = Tensor::empty(shape, stored_type(context), Device::cpu);
     init(drawn, stream);
     tensor.copy_from(drawn);
   }

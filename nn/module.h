@@ -5,6 +5,8 @@
 #include "core/random.h"
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +19,11 @@ using Init = std::function<void(const Tensor&, RandomStream)>;
 
 class Module;
 
-/// A trained tensor, f32. Registers itself with its module under `name`; its path is the module's path and the name.
+/// Formats of the parameters that are stored in few bits, by path.
+using WeightFormats = std::map<std::string, WeightFormat, std::less<>>;
+
+/// A trained tensor in f32, or a frozen one in few bits. Registers itself with its module under `name`; its path is the
+/// module's path and the name.
 class Parameter {
  public:
   Parameter(Module& owner, std::string_view name, const Shape& shape, const Init& init);
@@ -28,6 +34,9 @@ class Parameter {
   const Tensor& tensor() const { return variable_.tensor(); }
   const Shape& shape() const { return variable_.shape(); }
   const Variable& variable() const { return variable_; }
+  /// Whether the ops that read the parameter take it in few bits: weights of linear layers and convolutions, tables.
+  bool takes_few_bits() const { return takes_few_bits_; }
+  void allow_few_bits() { takes_few_bits_ = true; }
   bool trainable() const { return variable_.requires_grad(); }
   void set_trainable(bool trainable) { variable_.set_requires_grad(trainable); }
   const Tensor& grad() const { return variable_.grad(); }
@@ -45,6 +54,7 @@ class Parameter {
   std::string path_;
   Variable variable_;
   bool excluded_from_decay_ = false;
+  bool takes_few_bits_ = false;
 };
 
 /// State that is saved with the parameters but not trained, such as running statistics.
@@ -68,6 +78,7 @@ struct ModelContext {
   std::uint64_t seed = 1;    // seed of the initial values
   DType dtype = DType::f32;  // type of activations
   bool training = true;
+  std::shared_ptr<const WeightFormats> formats{};  // null: all parameters are f32
 };
 
 /// The role that a model declares for a part of itself, for the named sets of `freeze`.

@@ -14,7 +14,7 @@ constexpr std::string_view batch_counter = "num_batches_tracked";
 
 bool fits(const SafetensorsEntry& entry, const Tensor& tensor) {
   return entry.shape == tensor.shape() && entry.dtype.has_value() &&
-         is_floating(*entry.dtype) == is_floating(tensor.dtype());
+         is_floating(*entry.dtype) == (is_floating(tensor.dtype()) || tensor.is_coded());
 }
 
 /// Whether the entry can be made a counter of batches: nothing computes with one, and halves or [1] are about.

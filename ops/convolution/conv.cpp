@@ -1,7 +1,9 @@
 #include "ops/convolution/conv.h"
 
+#include "core/coded/codec.h"
 #include "ops/convolution/conv_kernels.h"
 #include "ops/operand.h"
+#include "ops/products/gemm.h"
 
 namespace lacuna {
 namespace {
@@ -27,14 +29,29 @@ ConvShape checked_shape(const Conv2d& op, const Tensor& x, const Tensor& weight,
          "of groups",
          weight.shape(), channels, op.groups, op.kernel_height, op.kernel_width);
   const DType type = compute_type(x.dtype());
-  expect(weight.dtype() == type, "conv2d: an input of {} goes with weights of {}, got {}", name_of(x.dtype()),
-         name_of(type), name_of(weight.dtype()));
+  expect(weight.dtype() == type || weight.is_coded(), "conv2d: an input of {} goes with weights of {}, got {}",
+         name_of(x.dtype()), name_of(type), name_of(weight.dtype()));
   expect(!bias.defined() || (bias.shape() == Shape{outputs} && bias.dtype() == type), "conv2d: bias must be {} of [{}]",
          name_of(type), outputs);
   expect(op.kernel_height <= op.height + 2 * op.padding && op.kernel_width <= op.width + 2 * op.padding,
          "conv2d: a kernel of {}x{} is larger than images of {}x{} with padding {}", op.kernel_height, op.kernel_width,
          op.height, op.width, op.padding);
   return shape_of(op, x.shape()[0], channels, outputs);
+}
+
+/// Whether the convolution is the product of pixels and a weight [O, C].
+bool is_product(const ConvShape& s) {
+  return s.kernel_height == 1 && s.kernel_width == 1 && s.stride == 1 && s.padding == 0 && s.groups == 1;
+}
+Matrix matrix_of(const Tensor& weight) { return Matrix(weight.reshape({weight.shape()[0], weight.shape()[1]})); }
+
+/// Weights as the kernels read them. Those in few bits are decoded for this pass: the kernels arrange a copy of the
+/// whole weight anyway.
+Tensor readable(const Tensor& weight, DType dtype) {
+  if (!weight.is_coded()) return weight;
+  const Tensor decoded = Tensor::empty(weight.shape(), compute_type(dtype), weight.device(), Purpose::workspace);
+  decode(weight, decoded);
+  return decoded;
 }
 
 }  // namespace
@@ -47,7 +64,10 @@ Tensor Conv2d::forward(std::span<const Tensor> inputs) const {
   const Tensor& in = inputs[x];
   const ConvShape s = checked_shape(*this, in, inputs[weight], inputs[bias]);
   Tensor y = Tensor::empty({s.images, s.out_height(), s.out_width(), s.outputs}, in.dtype(), in.device());
-  conv2d_forward(y.device(), s, in, inputs[weight], inputs[bias], y);
+  if (inputs[weight].is_coded() && is_product(s))
+    gemm(Matrix(in), matrix_of(inputs[weight]).t(), Matrix(y), {.bias = inputs[bias]});
+  else
+    conv2d_forward(y.device(), s, in, readable(inputs[weight], in.dtype()), inputs[bias], y);
   return y;
 }
 
@@ -71,7 +91,10 @@ void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const
     const ConvShape s = shape_of(*this, images, w.shape()[1] * groups, outputs);
     const bool add = grads[x].defined();
     if (!add) grads[x] = Tensor::empty({images, height, width, s.channels}, dy.dtype(), device);
-    conv2d_input_gradient(device, s, dy, w, grads[x], add);
+    if (w.is_coded() && is_product(s))
+      gemm(Matrix(dy), matrix_of(w), Matrix(grads[x]), {.add = add});
+    else
+      conv2d_input_gradient(device, s, dy, readable(w, dy.dtype()), grads[x], add);
   }
 }
 

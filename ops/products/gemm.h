@@ -41,8 +41,8 @@ struct GemmOptions {
 };
 
 /// c = alpha · a·b (+ c) (+ bias in each row); c is not transposed. Operands may differ in type, f32 and bf16: bf16 is
-/// converted block by block, sums are in f32. f64 goes with f64 alone, summed in f64. Throws Error if extents or types
-/// do not agree.
+/// converted block by block, sums are in f32. f64 goes with f64 alone, summed in f64. b may be a weight in few bits: it
+/// is decoded to a's type, block by block. Throws Error if extents or types do not agree.
 void gemm(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options = {});
 
 /// c_i = alpha · a_i·b_i (+ c_i) for i in [0, batch). Each operand holds its matrices stacked by rows: rows = batch ·

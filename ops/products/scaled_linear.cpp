@@ -1,5 +1,6 @@
 #include "ops/products/scaled_linear.h"
 
+#include "core/coded/codec.h"
 #include "core/parallel.h"
 #include "ops/operand.h"
 #include "ops/products/linear.h"
@@ -45,8 +46,9 @@ const RegisterKernel cpu_scale_gradient{
     }};
 
 Tensor scaled_copy(const Tensor& values, const Tensor& scale) {
-  const Tensor scaled = Tensor::empty(values.shape(), values.dtype(), values.device(), Purpose::workspace);
-  scale_rows(scaled.device(), values, scale, scaled);
+  const Tensor scaled = Tensor::empty(values.shape(), scale.dtype(), values.device(), Purpose::workspace);
+  if (values.is_coded()) decode(values, scaled);
+  scale_rows(scaled.device(), values.is_coded() ? scaled : values, scale, scaled);
   return scaled;
 }
 
@@ -74,9 +76,10 @@ std::int64_t ScaledLinear::macs(std::span<const Shape> inputs, const Shape& y) c
 
 Tensor ScaledLinear::forward(std::span<const Tensor> inputs) const {
   const Tensor &w = inputs[weight], &factors = inputs[scale];
-  expect(w.shape().rank() == 2 && factors.shape() == Shape{w.shape()[0]} && factors.dtype() == w.dtype(),
-         "scaled_linear: expected a scale [{}] in {} for a weight {}, got {} in {}", w.shape()[0], name_of(w.dtype()),
-         w.shape(), factors.shape(), name_of(factors.dtype()));
+  expect(
+      w.shape().rank() == 2 && factors.shape() == Shape{w.shape()[0]} && (factors.dtype() == w.dtype() || w.is_coded()),
+      "scaled_linear: expected a scale [{}] in {} for a weight {}, got {} in {}", w.shape()[0], name_of(w.dtype()),
+      w.shape(), factors.shape(), name_of(factors.dtype()));
   const std::array scaled{inputs[x], scaled_copy(w, factors),
                           inputs[bias].defined() ? scaled_copy(inputs[bias], factors) : Tensor()};
   return Linear{}.forward(scaled);
@@ -84,6 +87,7 @@ Tensor ScaledLinear::forward(std::span<const Tensor> inputs) const {
 
 void ScaledLinear::backward(Tensor dy, const Saved<ScaledLinear>& saved, Grads& grads) const {
   const Device device = dy.device();
+  const DType factors_type = compute_type(dy.dtype());
   const Tensor factors =
       grads.wanted(x) || grads.wanted(weight) || grads.wanted(bias) ? saved.get<input(scale)>().whole() : Tensor();
   const Tensor w = grads.wanted(x) || grads.wanted(scale) ? saved.get<input(weight)>().whole() : Tensor();
@@ -98,8 +102,9 @@ void ScaledLinear::backward(Tensor dy, const Saved<ScaledLinear>& saved, Grads& 
   Linear{}.backward(std::move(dy), Saved<Linear>(linear_saved), unscaled);
   if (grads.wanted(x)) grads[x] = unscaled[Linear::x];
   if (grads.wanted(scale)) {
-    grads[scale] = Tensor::empty({w.shape()[0]}, w.dtype(), device);
-    scaled_linear_scale_gradient(device, w, unscaled[Linear::weight], b, unscaled[Linear::bias], grads[scale]);
+    grads[scale] = Tensor::empty({w.shape()[0]}, factors_type, device);
+    scaled_linear_scale_gradient(device, w.is_coded() ? w.to(factors_type) : w, unscaled[Linear::weight], b,
+                                 unscaled[Linear::bias], grads[scale]);
   }
   for (const auto& [own, theirs] : {std::pair{weight, Linear::weight}, {bias, Linear::bias}}) {
     if (!grads.wanted(own)) continue;

@@ -1,6 +1,8 @@
 #include "ops/shapes/embedding.h"
 
+#include "core/coded/codec.h"
 #include "core/parallel.h"
+#include "ops/arithmetic/arithmetic_kernels.h"
 #include "ops/operand.h"
 
 namespace lacuna {
@@ -93,7 +95,12 @@ Tensor Embedding::forward(std::span<const Tensor> inputs) const {
          "embedding: expected a base {} in {}, got {} in {}", out, name_of(type),
          added.defined() ? added.shape() : Shape(), added.defined() ? name_of(added.dtype()) : "nothing");
   Tensor y = Tensor::empty(out, type, from.device());
-  embedding_forward(y.device(), from, of, added, y);
+  if (!from.is_coded()) {
+    embedding_forward(y.device(), from, of, added, y);
+    return y;
+  }
+  decode_rows(from, of, y);
+  if (added.defined()) add_elements(y.device(), added, y, y);
   return y;
 }
 

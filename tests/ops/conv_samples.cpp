@@ -19,7 +19,8 @@ OpSample conv(std::string name, Conv2d op, Extents extents, bool bias) {
                     sample_values(weight, dtype == DType::f64 ? dtype : DType::f32, 2, -0.5, 0.5),
                     bias ? sample_values({extents.outputs}, dtype == DType::f64 ? dtype : DType::f32, 3) : Tensor()};
               },
-          .differentiable = bias ? InputSet{0, 1, 2} : InputSet{0, 1}};
+          .differentiable = bias ? InputSet{0, 1, 2} : InputSet{0, 1},
+          .weight = 1};
 }
 
 const RegisterSample square(conv("conv2d 3x3",

@@ -12,7 +12,8 @@ OpSample sample(std::string name, double p, const Shape& x, std::int64_t outputs
                 return std::vector{sample_values(x, dtype, 1),
                                    sample_values({outputs, x.back()}, compute_type(dtype), 2, -0.5, 0.5)};
               },
-          .differentiable = InputSet{0, 1}};
+          .differentiable = InputSet{0, 1},
+          .weight = DropoutLinear::weight};
 }
 
 const RegisterSample samples[] = {RegisterSample(sample("dropout_linear", 0.3, {3, 5, 7}, 4)),

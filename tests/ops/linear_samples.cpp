@@ -14,7 +14,8 @@ OpSample linear_sample(std::string name, const Shape& x, std::int64_t features, 
                                    sample_values({features, x.back()}, parameters, 2, -0.5, 0.5),
                                    with_bias ? sample_values({features}, parameters, 3) : Tensor()};
               },
-          .differentiable = with_bias ? InputSet{0, 1, 2} : InputSet{0, 1}};
+          .differentiable = with_bias ? InputSet{0, 1, 2} : InputSet{0, 1},
+          .weight = 1};
 }
 
 const RegisterSample with_bias(linear_sample("linear bias", {3, 5, 7}, 11, true));

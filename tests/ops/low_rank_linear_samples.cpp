@@ -34,7 +34,8 @@ OpSample sample(std::string name, const Shape& x, std::int64_t outputs, bool bia
                 inputs.resize(3 + 2 * Op::pairs);
                 return inputs;
               },
-          .differentiable = differentiable};
+          .differentiable = differentiable,
+          .weight = Op::weight};
 }
 
 const RegisterSample samples[] = {

@@ -60,7 +60,7 @@ bool same(const Footprint& a, const Footprint& b) {
   return a.live == b.live && a.highest == b.highest && a.peak == b.peak;
 }
 
-Tensor on_meta(const Tensor& tensor) { return Tensor::empty(tensor.shape(), tensor.dtype(), Device::meta); }
+Tensor on_meta(const Tensor& tensor) { return tensor.to(Device::meta); }
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "tests/ops/op_sample.h"
 
+#include "core/coded/maps.h"
 #include "core/random.h"
 
 #include <cmath>
@@ -22,7 +23,29 @@ std::vector<OpSample>& op_samples() {
   return samples;
 }
 
-RegisterSample::RegisterSample(OpSample sample) { op_samples().push_back(std::move(sample)); }
+RegisterSample::RegisterSample(OpSample sample) {
+  for (const WeightCode code : {WeightCode::bf16, WeightCode::int8, WeightCode::nf4, WeightCode::int4}) {
+    if (sample.weight < 0) break;
+    OpSample coded = sample;
+    coded.name += " " + std::string(name_of(code)) + " weight";
+    coded.differentiable = {};
+    for (int i = 0; i < 16; ++i)
+      if (i != sample.weight && sample.differentiable.contains(i)) coded.differentiable.insert(i);
+    coded.inputs = [inputs = sample.inputs, index = static_cast<std::size_t>(sample.weight), code](DType dtype) {
+      std::vector<Tensor> all = inputs(dtype);
+      const Shape shape = all[index].shape();
+      const WeightFormat format = code == WeightCode::bf16   ? WeightFormat{}
+                                  : code == WeightCode::int8 ? format_in_8_bits(shape.count() / shape.front())
+                                                             : format_in_4_bits(code);
+      const Tensor weight = Tensor::coded(shape, format, Device::cpu);
+      weight.copy_from(all[index]);
+      all[index] = weight;
+      return all;
+    };
+    op_samples().push_back(std::move(coded));
+  }
+  op_samples().push_back(std::move(sample));
+}
 
 Tensor sample_values(const Shape& shape, DType dtype, std::uint32_t site, double low, double high) {
   return drawn(shape, dtype, site, [&](double u) { return low + u * (high - low); });

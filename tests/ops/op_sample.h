@@ -19,6 +19,8 @@ struct OpSample {
   InputSet differentiable;
   /// That `inputs` can be asked for; f16 is for cuda alone.
   std::vector<DType> types{DType::f64, DType::f32, DType::bf16, DType::f16};
+  /// An input that may be a frozen weight in few bits: the sample stands for one more of each format. -1: none.
+  int weight = -1;
 };
 
 /// All samples of this test program.

@@ -16,7 +16,8 @@ OpSample sample(std::string name, const Shape& x, std::int64_t outputs, bool bia
                                    biased ? sample_values({outputs}, parameters, 3) : Tensor(),
                                    sample_values({outputs}, parameters, 4)};
               },
-          .differentiable = differentiable};
+          .differentiable = differentiable,
+          .weight = ScaledLinear::weight};
 }
 
 const RegisterSample samples[] = {RegisterSample(sample("scaled_linear", {3, 5, 7}, 9, true)),

@@ -37,7 +37,8 @@ std::vector<RegisterSample> embeddings(const std::string& name, std::int64_t pad
                                         with_base ? sample_values({1, 7, 5}, type, 2) : Tensor()};
                                   },
                               .differentiable = with_base ? InputSet{0, 2} : InputSet{0},
-                              .types = {dtype}});
+                              .types = {dtype},
+                              .weight = with_base ? 0 : -1});
   return all;
 }
 const std::vector<RegisterSample> tables = embeddings("embedding", -1, false, false);
@@ -87,7 +88,8 @@ OpSample classifier(std::string name, double smoothing, std::int64_t rows, std::
                     sample_values({rows, 2}, dtype, 1), sample_values({classes, 2}, parameters, 2, -0.5, 0.5),
                     with_bias ? sample_values({classes}, parameters, 3) : Tensor(), whole_numbers(labels, {rows})};
               },
-          .differentiable = with_bias ? InputSet{0, 1, 2} : InputSet{0, 1}};
+          .differentiable = with_bias ? InputSet{0, 1, 2} : InputSet{0, 1},
+          .weight = 1};
 }
 const RegisterSample classifiers[] = {
     RegisterSample(classifier("linear_cross_entropy", 0, 8, 11, true)),

@@ -90,7 +90,9 @@ Tensor Embedding::forward(std::span<const Tensor> inputs) const {
          "embedding: expected a table {} of [V, C] or [1, V, C], got {}", shape, from.shape());
   expect(of.dtype() == DType::i64, "embedding: expected ids in i64, got {}", name_of(of.dtype()));
   const Shape out{1, of.count(), shape.back()};
-  const DType type = from.dtype() == DType::f64 ? DType::f64 : dtype;
+  const DType type = from.dtype() == DType::f64           ? DType::f64
+                     : from.is_coded() && added.defined() ? added.dtype()
+                                                          : dtype;
   expect(!added.defined() || (added.shape() == out && added.dtype() == type),
          "embedding: expected a base {} in {}, got {} in {}", out, name_of(type),
          added.defined() ? added.shape() : Shape(), added.defined() ? name_of(added.dtype()) : "nothing");

@@ -83,6 +83,7 @@ class DeclaredTensors final : public SavedTensors {
   Operand operand(std::size_t row) const override {
     const Tensor& tensor = declared(row);
     const Need need = op_.saves()[row].need;
+    if (tensor.is_coded()) return Operand(tensor);  // a parameter, which is always kept
     if (need == Need::sign && form_ == Form::bits)
       return Operand(SignForm{quant::pack_signs(tensor)}, tensor.shape(), tensor.dtype(), tensor.device(), {}, {});
     if (form_ == Form::copied && need != Need::sign) return copied_operand(tensor);

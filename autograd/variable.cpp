@@ -26,7 +26,9 @@ Variable Variable::computed(Tensor tensor, Label path) {
 
 void Variable::set_requires_grad(bool wanted) {
   expect(value().is_leaf, "only a leaf can be told whether it requires a gradient; this value was computed");
-  expect(!wanted || is_floating(dtype()), "a tensor of {} has no gradient", name_of(dtype()));
+  const bool is_bf16 = tensor().is_coded() && tensor().format().code == WeightCode::bf16;
+  expect(!wanted || is_floating(dtype()) || is_bf16, "a tensor of {} has no gradient{}", name_of(dtype()),
+         tensor().is_coded() ? ": weights in few bits other than bf16 stay frozen" : "");
   if (wanted == requires_grad()) return;
   value().edge.leaf =
       wanted ? std::make_shared<Leaf>(Leaf{.shape = shape(), .path = value().path, .gradient = {}}) : nullptr;

@@ -89,6 +89,13 @@ std::string_view module_of(std::string_view name) {
   return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
 }
 
+Tensor writable_copy(const Tensor& weight) {
+  const DType type = weight.is_coded() ? DType::f32 : weight.dtype();
+  Tensor copy = Tensor::empty(weight.shape(), type, weight.device(), Purpose::parameters);
+  copy.copy_from(weight);
+  return copy;
+}
+
 }  // namespace
 
 std::set<std::string> target_paths(const Model& model, const std::vector<std::string>& targets) {
@@ -199,7 +206,7 @@ std::vector<NamedTensor> merged_state(const Model& model) {
   for (const auto& [name, tensor] : state_of(model)) {
     if (own.contains(name)) continue;
     const auto found = adapters.find(name);
-    merged.emplace_back(name, found == adapters.end() ? tensor : tensor.clone(Purpose::parameters));
+    merged.emplace_back(name, found == adapters.end() ? tensor : writable_copy(tensor));
     if (found != adapters.end()) found->second->merge_into(merged.back().second);
   }
   return merged;

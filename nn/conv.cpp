@@ -15,7 +15,8 @@ Conv2d::Conv2d(Module& parent, std::string_view name, std::int64_t in, std::int6
       weight_(*this, "weight", {out, in / options.groups, options.kernel, options.kernel},
               options.init.weight ? options.init.weight
                                   : init::torch_default(in / options.groups * options.kernel * options.kernel)) {
-  if (groups_ == 1 || groups_ < in) weight_.allow_few_bits();  // depthwise ones are small
+  const bool is_depthwise = groups_ > 1 && groups_ == in;  // small, and computed by kernels of their own
+  if (options.takes_few_bits && !is_depthwise) weight_.allow_few_bits();
   expect(in % groups_ == 0 && out % groups_ == 0, "{}: {} groups do not divide {} and {} channels", path(), groups_, in,
          out);
   if (options.bias)

@@ -12,6 +12,7 @@ struct Conv2dOptions {
   std::int64_t kernel = 1, stride = 1, padding = 0, groups = 1;
   bool bias = true;
   WeightInit init = {};
+  bool takes_few_bits = true;  // whether the weight may be in few bits while it is frozen
 };
 
 /// Convolution of NHWC images with square kernels: [N, H, W, in] to [N, H', W', out]. weight [out, in / groups, kernel,

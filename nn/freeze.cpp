@@ -86,10 +86,16 @@ Parameters of_set(const Module& model, std::string_view name, const std::vector<
 }  // namespace
 
 Fields FreezeRules::fields() {
-  return {field("train", &FreezeRules::train,
-                "patterns (`*`, `?`, `[abc]`) on parameter names, or the sets `@head`, `@norms`, `@bias`, `@lastN` (as "
-                "`@last4`: the last four blocks): trains the matching parameters only"),
-          field("freeze", &FreezeRules::freeze, "patterns or sets: trains all but the matching parameters")};
+  return {
+      field("train", &FreezeRules::train, training_only,
+            "patterns (`*`, `?`, `[abc]`) on parameter names, or the sets `@head`, `@norms`, `@bias`, `@lastN` (as "
+            "`@last4`: the last four blocks): trains the matching parameters only"),
+      field("freeze", &FreezeRules::freeze, training_only, "patterns or sets: trains all but the matching parameters"),
+      field("weights", &FreezeRules::weights,
+            "type in which frozen weights of linear layers, convolutions and embeddings are stored: `f32`, `bf16`, "
+            "`int8`, `nf4` (QLoRA), `int4`; `PATTERN=TYPE` in a list for some of them; `auto`: the first of these that "
+            "memory.budget has room "
+            "for; empty: f32")};
 }
 
 std::vector<FreezeMatch> freeze(Module& model, const FreezeRules& rules, const std::vector<std::string>& heads) {

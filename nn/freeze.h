@@ -20,6 +20,7 @@ namespace lacuna {
 struct FreezeRules {
   std::vector<std::string> train;
   std::vector<std::string> freeze;
+  std::vector<std::string> weights{};  // types of frozen weights: weight_formats
 
   static Fields fields();
 };

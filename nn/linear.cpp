@@ -11,7 +11,7 @@ Linear::Linear(Module& parent, std::string_view name, std::int64_t in, std::int6
     : Adaptable(parent, name),
       weight_(*this, "weight", {out, in}, options.init.weight ? options.init.weight : init::torch_default(in)),
       parts_(options.parts) {
-  weight_.allow_few_bits();
+  if (options.takes_few_bits) weight_.allow_few_bits();
   if (options.bias)
     bias_.emplace(*this, "bias", Shape{out}, options.init.bias ? options.init.bias : init::torch_default(in));
 }

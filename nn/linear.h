@@ -20,6 +20,7 @@ struct LinearOptions {
   bool bias = true;
   WeightInit init = {};
   std::vector<std::string_view> parts = {};
+  bool takes_few_bits = true;  // whether the weight may be in few bits while it is frozen
 };
 
 /// y = x · weightᵀ + bias: [..., in] to [..., out]. weight [out, in], bias [out].

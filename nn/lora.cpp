@@ -105,8 +105,9 @@ class LinearLora final : public Adapter {
         : first(first_row),
           scale(options.scale()),
           dropout(parent, "lora_dropout", options.dropout),
-          down(parent, "lora_A", in, options.rank, {.bias = false}),
-          up(parent, "lora_B", options.rank, out, {.bias = false, .init = {init::constant(0), {}}}) {}
+          down(parent, "lora_A", in, options.rank, {.bias = false, .takes_few_bits = false}),
+          up(parent, "lora_B", options.rank, out,
+             {.bias = false, .init = {init::constant(0), {}}, .takes_few_bits = false}) {}
 
     Variable lowered(Variable x, const SequencesPtr& sequences) const {
       if (dropout.current_rate() == 0) return down.forward(std::move(x));
@@ -143,9 +144,13 @@ class ConvLora final : public Adapter {
         scale_(options.scale()),
         dropout_(layer, "lora_dropout", options.dropout),
         down_(layer, "lora_A", layer.in(), checked_rank(layer, options),
-              {.kernel = layer.kernel(), .stride = layer.stride(), .padding = layer.padding(), .bias = false}),
+              {.kernel = layer.kernel(),
+               .stride = layer.stride(),
+               .padding = layer.padding(),
+               .bias = false,
+               .takes_few_bits = false}),
         up_(layer, "lora_B", options.rank, layer.out(),
-            {.groups = layer.groups(), .bias = false, .init = {init::constant(0), {}}}) {}
+            {.groups = layer.groups(), .bias = false, .init = {init::constant(0), {}}, .takes_few_bits = false}) {}
 
   Variable forward(Variable x, Variable /*scale*/, const SequencesPtr& /*sequences*/) const override {
     Variable low = down_.forward(dropout_.forward(x));  // [N, H', W', rank]

@@ -31,7 +31,8 @@ Parameter::Parameter(Module& owner, std::string_view name, const Shape& shape, c
     init(drawn, stream);
     tensor.copy_from(drawn);
   }
-  variable_ = Variable(std::move(tensor), true, path_);
+  const bool is_trainable = format == nullptr || format->code == WeightCode::bf16;
+  variable_ = Variable(std::move(tensor), is_trainable, path_);
   owner.parameters_.push_back(this);
 }
 

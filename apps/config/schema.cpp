@@ -60,7 +60,7 @@ const std::vector<Section>& section_table() {
       choosing<schedules>(
           "schedule", "schedule", &C::schedule, [](C& c) -> OptionValues& { return c.schedule.options; },
           training_only),
-      {.name = "freeze", .fields = rows_of(&C::freeze), .use = training_only},
+      {.name = "freeze", .fields = rows_of(&C::freeze)},
       choosing<nn::adapters>(
           "adapter", "adapter", &C::adapter, [](C& c) -> OptionValues& { return c.adapter.options; }, Use::any),
       choosing<memory_policies>(

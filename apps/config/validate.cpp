@@ -8,6 +8,7 @@
 #include "models/registry.h"
 #include "models/task.h"
 #include "models/trainer.h"
+#include "nn/weight_formats.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
@@ -292,6 +293,7 @@ void validate(const Experiment& c, const Tree& root, Problems& problems) {
     problems.add(place_of(root, "train", "accumulate"),
                  fmt::format("train.accumulate: expected a divisor of train.batch_size ({}), got {}",
                              c.train.batch_size, c.train.accumulate));
+  note_refusal(place_of(root, "freeze", "weights"), problems, [&] { check_weight_rules(c.freeze.weights); });
   if (!c.freeze.train.empty() && !c.freeze.freeze.empty())
     problems.add(place_of(root, "freeze"),
                  "freeze: expected `train` (only these are trained) or `freeze` (all but these are), got both");

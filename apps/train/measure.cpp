@@ -10,6 +10,9 @@
 #include "data/collate.h"
 #include "data/mix.h"
 #include "data/pipeline.h"
+#include "nn/weight_formats.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -141,6 +144,14 @@ Measurement describe(const Experiment& experiment, const Setup& setup) {
   result.parameters = setup.parameter_count();
   result.features = setup.planned_features();
   result.trainable = setup.trainable_count();
+  std::vector<Parameter*> parameters = setup.model().parameters();
+  if (&setup.classifier() != &setup.model())
+    for (Parameter* const one : setup.classifier().parameters()) parameters.push_back(one);
+  for (const Parameter* const parameter : parameters) {
+    StoredWeights& stored = result.weights[std::string(type_name(parameter->tensor()))];
+    stored.parameters += parameter->tensor().count();
+    stored.bytes += parameter->tensor().bytes();
+  }
   return result;
 }
 
@@ -317,6 +328,8 @@ nlohmann::ordered_json to_json(const Measurement& m) {
                               {"threads", m.threads},       {"policy", m.policy},
                               {"parameters", m.parameters}, {"trainable_parameters", m.trainable},
                               {"memory", memory},           {"at_peak", then}};
+  for (const auto& [type, stored] : m.weights)
+    json["weights"][type] = {{"parameters", stored.parameters}, {"bytes", stored.bytes}};
   if (m.features > 0) json["features"] = m.features;
   if (m.plan) json["plan"] = nlohmann::ordered_json::parse(lacuna::to_json(*m.plan));
   if (!m.step_seconds.empty()) {
@@ -328,6 +341,14 @@ nlohmann::ordered_json to_json(const Measurement& m) {
   }
   for (const auto& [path, bytes] : m.saved_by_path) json["saved_by_path"][std::string(path.text())] = bytes;
   return json;
+}
+
+std::string weights_text(const Measurement& m) {
+  if (m.weights.size() == 1 && m.weights.begin()->first == "f32") return {};
+  std::vector<std::string> parts;
+  for (const auto& [type, stored] : m.weights)
+    parts.push_back(fmt::format("{} in {} ({})", stored.parameters, type, format_bytes(stored.bytes)));
+  return fmt::format("Weights: {}\n", fmt::join(parts, ", "));
 }
 
 std::string memory_table(const std::vector<Measurement>& measurements, const std::vector<std::string>& titles) {

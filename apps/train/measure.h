@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,11 @@ class SavedByPath {
   BytesByPath bytes_;
 };
 
+/// Parameters that are stored in one type.
+struct StoredWeights {
+  std::int64_t parameters = 0, bytes = 0;
+};
+
 struct Measurement {
   std::string model;
   Device device = Device::cpu;
@@ -39,6 +45,7 @@ struct Measurement {
   std::optional<MemoryPlan> plan;  // of `auto`
   std::int64_t parameters = 0;
   std::int64_t trainable = 0;
+  std::map<std::string, StoredWeights> weights{};  // by type, as `nf4`
   Bytes memory{};             // each purpose at its own highest; saved: at the end of the forward pass
   BytesByPath saved_by_path;  // what makes up `memory`'s saved
   // The next two count batches in the memory of the measured device, so none beside a GPU.
@@ -57,6 +64,9 @@ struct Measurement {
   double measuring_seconds = 0;       // that a measurement takes; 0 where none was made
   double measuring_share = 0;         // what measurements add to each step between two of them
 };
+
+/// A line of the weights' types; nothing where all are f32.
+std::string weights_text(const Measurement& measured);
 
 /// The figures that are known before anything is measured.
 Measurement describe(const Experiment& experiment, const Setup& setup);

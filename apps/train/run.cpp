@@ -104,6 +104,8 @@ TrainerOptions options_of(const Experiment& c, const Dataset& training_samples, 
     options.identity["classes"] = fmt::format("{}", fmt::join(info.classes, ", "));
   if (const auto& adaptation = setup.model().adaptation())
     options.identity["weights of model.from"] = adaptation->base_hash;
+  if (!c.freeze.weights.empty())
+    options.identity[weight_types_key] = fmt::format("{}", fmt::join(c.freeze.weights, " "));
   if (trains_on_features(c)) options.identity["task.rates"] = task_rates(c);
   return options;
 }

@@ -6,8 +6,9 @@
 #include "apps/train/measure.h"
 #include "apps/train/planning.h"
 #include "apps/train/ranks.h"
+#include "nn/weight_formats.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -35,11 +36,32 @@ std::int64_t limit_of(const Experiment& experiment, const Experiment& resolved) 
   const Configuration::Memory& memory = experiment.memory;
   const bool is_here = available_device(resolved) == device_of(resolved);
   if (!is_here && memory.budget.empty())
-    reject("train.batch_size: auto needs memory.budget here, since there is no {}", resolved.train.device);
+    reject("`auto` needs memory.budget here, since there is no {}", resolved.train.device);
   std::int64_t limit = is_here ? room_for_training(resolved) : std::numeric_limits<std::int64_t>::max();
   if (!memory.budget.empty())
     limit = std::min(limit, parse_bytes(memory.budget) - (memory.budget_of == "process" ? memory_beside_tensors() : 0));
   return limit;
+}
+
+void settle_weights(Experiment& experiment) {
+  if (experiment.memory.budget.empty())
+    reject("freeze.weights: auto chooses by memory.budget: expected one, or a type: {}",
+           fmt::join(weight_types(), ", "));
+  const std::int64_t unit = experiment.train.accumulate * experiment.process.ranks;
+  std::string text;
+  for (const std::string type : {"f32", "bf16", "int8", "nf4"}) {
+    experiment.freeze.weights = {type};
+    const Experiment tried =
+        measurable(experiment, experiment.train.batch_size == 0 ? unit : experiment.train.batch_size);
+    const std::int64_t limit = limit_of(experiment, tried),
+                       bytes = counted_bytes(experiment, measure(tried, Device::meta));
+    text = fmt::format("{}: {} of {}", type, format_bytes(bytes), format_bytes(limit));
+    if (bytes <= limit) break;
+    if (type == "nf4" && experiment.memory.policy != "auto")
+      reject("freeze.weights: auto: with nf4 training needs {}, and there are {}", format_bytes(bytes),
+             format_bytes(limit));
+  }
+  print_error(fmt::format("lacuna: note: freeze.weights: auto is {}\n", text));
 }
 
 void settle_batch_size(Experiment& experiment) {
@@ -81,6 +103,7 @@ void settle_offload_buffer(Experiment& experiment) {
 }  // namespace
 
 void settle_sizes(Experiment& experiment) {
+  if (experiment.freeze.weights == std::vector{std::string(automatic_weights)}) settle_weights(experiment);
   if (experiment.train.batch_size == 0) settle_batch_size(experiment);
   if (!experiment.memory.offload.empty() && experiment.memory.offload_buffer == "auto")
     settle_offload_buffer(experiment);
@@ -93,6 +116,8 @@ void settle_sizes(Experiment& experiment, Communicator& ranks) {
   if (ranks.size() == 1) return;
   experiment.train.batch_size = std::stoll(broadcast_text(ranks, std::to_string(experiment.train.batch_size)));
   experiment.memory.offload_buffer = broadcast_text(ranks, experiment.memory.offload_buffer);
+  if (experiment.freeze.weights.size() == 1)
+    experiment.freeze.weights.front() = broadcast_text(ranks, experiment.freeze.weights.front());
 }
 
 Experiment settled(Experiment experiment) {

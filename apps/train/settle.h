@@ -1,4 +1,4 @@
-// Sizes that a configuration leaves to the machine: `train.batch_size: auto` and `memory.offload_buffer: auto`.
+// What a configuration leaves to the machine: `train.batch_size`, `freeze.weights` and `memory.offload_buffer`: auto.
 #pragma once
 
 #include "apps/config/experiment.h"
@@ -12,6 +12,8 @@ namespace lacuna::apps {
 /// Replaces `auto` by numbers, from training steps on `meta`:
 ///   train.batch_size       the largest batch whose training fits into the device, or into memory.budget; at most 1024
 ///                          and an eighth of the training samples
+///   freeze.weights         the first of f32, bf16, int8 and nf4 with which training fits into memory.budget under the
+///                          policy `exact`; with `auto` nf4 at the latest, and the policy does the rest
 ///   memory.offload_buffer  an eighth of the bytes that a step saves, at most 256 MiB
 /// Refuses a configuration whose smallest batch does not fit.
 void settle_sizes(Experiment& experiment);

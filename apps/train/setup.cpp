@@ -16,12 +16,15 @@
 #include "models/folders/transformers.h"
 #include "models/tasks/class_targets.h"
 #include "nn/norm.h"
+#include "nn/weight_formats.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
+#include <sstream>
 
 namespace lacuna::apps {
 
@@ -155,16 +158,50 @@ void load_base(const Experiment& experiment, bool new_head, MadeModel& made) {
   made.notes.insert(made.notes.end(), opened.folder->notes.begin(), opened.folder->notes.end());
 }
 
+void freeze_all(Model& model) {
+  for (Parameter* const parameter : model.parameters()) parameter->set_trainable(false);
+}
+
+/// What an adapter's folder holds beside the adapter is its own, not the base's.
+void keep_replaced(Model& model, const LoadedAdapter& adapter) {
+  for (Parameter* const parameter : model.parameters())
+    if (adapter.names.contains(parameter->path())) parameter->set_trainable(true);
+}
+
+/// The formats of the frozen weights, found on a model without values; null where all are f32. A model that is only
+/// evaluated is frozen as a whole, unless its run says what it froze.
+std::shared_ptr<const WeightFormats> formats_of(const Experiment& experiment, bool trains) {
+  if (experiment.freeze.weights.empty()) return {};
+  Experiment plain = experiment;
+  plain.freeze.weights.clear();
+  const MadeModel made = make_model(plain, Device::meta, trains);
+  const std::unique_ptr<Model>& model = made.model;
+  const bool says = experiment.adapter.used() || !experiment.freeze.train.empty() || !experiment.freeze.freeze.empty();
+  if (tasks().get(experiment.task.name).heads || (!trains && !says))
+    freeze_all(*model);
+  else
+    freeze(experiment, *model);
+  keep_replaced(*model, made.adapter);
+  return std::make_shared<const WeightFormats>(weight_formats(*model, experiment.freeze.weights));
+}
+
 }  // namespace
+
+std::vector<FreezeMatch> freeze(const Experiment& experiment, Model& model) {
+  if (model.adaptation()) return freeze_below_adapters(model, experiment.freeze);
+  if (experiment.freeze.train.empty() && experiment.freeze.freeze.empty()) return {};
+  return lacuna::freeze(model, experiment.freeze, model.heads());
+}
 
 MadeModel make_model(const Experiment& experiment, Device device, bool new_head) {
   const Configuration::Train& train = experiment.train;
   MadeModel made;
   const DType type = precision_type(train.precision, device);
-  if (device == Device::meta) made.model = std::move(*experiment.checked);
+  const std::shared_ptr<const WeightFormats> formats = formats_of(experiment, new_head);
+  if (device == Device::meta && formats == nullptr) made.model = std::move(*experiment.checked);
   if (!made.model || made.model->context().dtype != type)
     made.model = experiment.architecture.build(
-        {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = type});
+        {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = type, .formats = formats});
   if (!experiment.weights.empty()) load_base(experiment, new_head, made);
   if (experiment.adapter.used()) made.adapter = adapt(experiment, *made.model, new_head, made.notes);
   return made;
@@ -232,10 +269,22 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
   const std::map<std::string, std::string> trained = identity_of(folder);
   const auto seed = trained.find("train.seed");
   const bool of_run = seed != trained.end();
+  std::shared_ptr<const WeightFormats> formats;
+  if (const auto types = trained.find(weight_types_key); types != trained.end()) {
+    const std::unique_ptr<Model> shape =
+        build_model(described.model, described.hyper_parameters, {.device = Device::meta});
+    add_adapters(*shape, adapter.options(*shape));
+    const LoadedAdapter own = adapter.check(*shape);
+    freeze_all(*shape);
+    keep_replaced(*shape, own);
+    std::istringstream rules(types->second);
+    formats = std::make_shared<const WeightFormats>(
+        weight_formats(*shape, std::vector<std::string>(std::istream_iterator<std::string>(rules), {})));
+  }
   const auto made = [&](bool other_classes) {
-    std::unique_ptr<Model> model =
-        build_model(described.model, described.hyper_parameters,
-                    {.device = device, .seed = of_run ? std::stoull(seed->second) : 1, .dtype = dtype});
+    std::unique_ptr<Model> model = build_model(
+        described.model, described.hyper_parameters,
+        {.device = device, .seed = of_run ? std::stoull(seed->second) : 1, .dtype = dtype, .formats = formats});
     const fs::path base = of_run && adapter.base().empty() ? fs::path() : base_of(adapter, moved);
     if (!base.empty()) {
       const OpenedWeights opened = open_weights(base);
@@ -369,10 +418,7 @@ Setup::Setup(const Experiment& experiment, Device device, Communicator& ranks)
     model_ = std::move(heads);
   }
   task_ = make_task(experiment, *model_);
-  if (model_->adaptation())
-    freeze_matches_ = freeze_below_adapters(*model_, experiment.freeze);
-  else if (!experiment.freeze.train.empty() || !experiment.freeze.freeze.empty())
-    freeze_matches_ = freeze(*model_, experiment.freeze, model_->heads());
+  if (heads_ == nullptr) freeze_matches_ = freeze(experiment, *model_);
   const Configuration::Ranks& shared = experiment.ranks;
   const bool shards = shared.shard != "none";
   step_options_.shard_gradients = shared.shard == "gradients";

@@ -38,12 +38,18 @@ std::filesystem::path weights_path(const std::filesystem::path& from, std::strin
 /// heads keep their initial values where the file has none, or others.
 MadeModel make_model(const Experiment& experiment, Device device, bool new_head);
 
+/// Freezes what the configuration says. Returns the matches of each pattern of `freeze:`.
+std::vector<FreezeMatch> freeze(const Experiment& experiment, Model& model);
+
 /// The description of a folder that PEFT has written, which names its base. `base`, where not empty, is where that lies
 /// now.
 ModelFolder describe_adapter(const std::filesystem::path& folder, const std::filesystem::path& base = {});
 
 /// Refuses a base that is another one than the checkpoint's adapter was trained on.
 void require_same_base(const std::filesystem::path& checkpoint, const Model& model);
+
+/// Of a checkpoint's identity: the rules of freeze.weights, joined by blanks; absent where all weights are f32.
+inline const std::string weight_types_key = "freeze.weights";
 
 /// The model of a folder with an adapter and a config.json, such as a checkpoint, whose description is `described`:
 /// with the weights of the base that the adapter names, or of `base` where that is not empty, which must be those it

@@ -240,8 +240,8 @@ LoadedAdapter AdapterFolder::check(const Model& model, Head head) const {
       continue;
     }
     const Tensor& tensor = found->second;
-    const bool fits =
-        entry.dtype && is_floating(*entry.dtype) == is_floating(tensor.dtype()) && entry.shape == tensor.shape();
+    const bool fits = entry.dtype && is_floating(*entry.dtype) == (is_floating(tensor.dtype()) || tensor.is_coded()) &&
+                      entry.shape == tensor.shape();
     if (in_head(model, name) && entry.shape.rank() == 2) loaded.file_classes = entry.shape[0];
     if (head == Head::kept && in_head(model, name))
       loaded.new_head = true;

@@ -4,6 +4,7 @@
 #include "models/folders/transformers.h"
 #include "models/io/adapter_folder.h"
 #include "models/io/weights.h"
+#include "nn/weight_formats.h"
 #include "tests/models/tiny_models.h"
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
@@ -464,5 +465,49 @@ TEST_CASE("adapter folders: written and read, the values are the same, and only 
     test::check_says(with("\"rank_pattern\": [3]"), "rank_pattern");
     write_file(folder / "adapter_config.json", "{\"peft_type\": \"IA3\"}");
     test::check_says(error_of([&] { AdapterFolder(folder.path()); }), "got IA3");
+  }
+}
+
+TEST_CASE("an adapter on weights in few bits has the gradients that it has on the decoded weights") {
+  for (const Description& description : {tiny_vit({{"embed_dim", 96}}), tiny_swin("swin", {{"embed_dim", 96}})}) {
+    for (const std::string type : {"bf16", "int8", "nf4", "int4"}) {
+      CAPTURE(description.name);
+      CAPTURE(type);
+      const AdapterOptions options{.kind = "lora", .settings = {{"rank", 2}}, .targets = all_linear};
+      const std::unique_ptr<Model> shape = adapted(description, options, {}, {.device = Device::meta});
+      const auto formats =
+          std::make_shared<const WeightFormats>(weight_formats(*shape, std::vector{std::string(type)}));
+      const std::unique_ptr<Model> coded = adapted(description, options, {}, {.formats = formats}),
+                                   decoded = adapted(description, options);
+      std::int64_t in_few_bits = 0, bytes = 0;
+      for (std::size_t i = 0; i < coded->parameters().size(); ++i) {
+        const Tensor &from = coded->parameters()[i]->tensor(), &to = decoded->parameters()[i]->tensor();
+        if (from.is_coded()) to.copy_from(from);
+        in_few_bits += from.is_coded() ? from.count() : 0;
+        bytes += from.is_coded() ? from.bytes() : 0;
+      }
+      REQUIRE(in_few_bits > 0);
+      // Codes, and for each scale: of rows of 64 and more, 4 bytes; of blocks of 64, one, and a scale of 256 of them.
+      const double bits = type == std::string("bf16") ? 16 : type == std::string("int8") ? 8.5 : 4.3;
+      CHECK(8 * static_cast<double>(bytes) <= bits * static_cast<double>(in_few_bits));
+      fill_adapters(*coded);
+      fill_adapters(*decoded);
+      CHECK(largest_difference(logits(*coded), logits(*decoded)) < 1e-5);
+      for (Model* const model : {coded.get(), decoded.get()}) model->set_training(true);
+      const Pass a = pass(*coded, "exact"), b = pass(*decoded, "exact");
+      CHECK(a.saved == b.saved);
+      REQUIRE(a.gradients.size() == b.gradients.size());
+      for (const auto& [path, gradient] : a.gradients) {
+        CAPTURE(path);
+        double largest = 1e-3;
+        for (const double value : b.gradients.at(path)) largest = std::max(largest, std::abs(value));
+        CHECK(largest_difference(gradient, b.gradients.at(path)) < 1e-4 * largest);
+      }
+      const std::unique_ptr<Model> again = adapted(description, options, {}, {.formats = formats});
+      fill_adapters(*again);
+      CHECK(pass(*again, "keep").gradients == a.gradients);
+      // Merged, the model has the decoded weights and the adapter in f32.
+      for (const auto& [name, tensor] : merged_state(*coded)) CHECK_FALSE((tensor.is_coded() && name.find("fc") == 0));
+    }
   }
 }

@@ -1,0 +1,77 @@
+#include "nn/weight_formats.h"
+
+#include "core/coded/maps.h"
+#include "core/glob.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace lacuna {
+namespace {
+
+struct WeightRule {
+  std::string_view pattern;  // empty: all
+  std::string_view type;
+};
+
+WeightRule parse(std::string_view rule) {
+  const std::size_t equals = rule.rfind('=');
+  const WeightRule parsed = equals == std::string_view::npos
+                                ? WeightRule{{}, rule}
+                                : WeightRule{rule.substr(0, equals), rule.substr(equals + 1)};
+  if (std::ranges::find(weight_types(), parsed.type) == weight_types().end())
+    reject("freeze.weights: expected one of {}, or PATTERN=TYPE, got `{}`", fmt::join(weight_types(), ", "), rule);
+  return parsed;
+}
+
+/// Nothing for f32.
+std::optional<WeightFormat> format_of(std::string_view type, const Shape& shape) {
+  if (type == "bf16") return WeightFormat{};
+  if (type == "int8") return format_in_8_bits(shape.count() / shape.front());
+  if (type == "nf4") return format_in_4_bits(WeightCode::nf4);
+  if (type == "int4") return format_in_4_bits(WeightCode::int4);
+  return {};
+}
+
+}  // namespace
+
+const std::vector<std::string>& weight_types() {
+  static const std::vector<std::string> types{"f32", "bf16", "int8", "nf4", "int4"};
+  return types;
+}
+
+void check_weight_rules(std::span<const std::string> rules) {
+  if (rules.size() == 1 && rules.front() == automatic_weights) return;
+  for (const std::string& rule : rules) parse(rule);
+}
+
+WeightFormats weight_formats(const Module& model, std::span<const std::string> rules) {
+  WeightFormats formats;
+  std::vector<bool> matched(rules.size());
+  for (const Parameter* const parameter : model.parameters()) {
+    if (parameter->trainable() || !parameter->takes_few_bits() || parameter->shape().count() < fewest_coded_elements)
+      continue;
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      const WeightRule rule = parse(rules[i]);
+      if (!rule.pattern.empty() && !matches_glob(rule.pattern, parameter->path())) continue;
+      matched[i] = true;
+      if (const auto format = format_of(rule.type, parameter->shape())) formats.emplace(parameter->path(), *format);
+      break;
+    }
+  }
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    if (!matched[i] && parse(rules[i]).type != "f32")
+      reject(
+          "freeze.weights: `{}` has no effect: no frozen weight of a linear layer, a convolution or a table of {} "
+          "elements or more {}; freeze.train, freeze.freeze or an adapter decides what is frozen",
+          rules[i], fewest_coded_elements, parse(rules[i]).pattern.empty() ? "is left" : "is left that it matches");
+  return formats;
+}
+
+std::string_view type_name(const Tensor& tensor) {
+  return tensor.is_coded() ? name_of(tensor.format().code) : name_of(tensor.dtype());
+}
+
+}  // namespace lacuna

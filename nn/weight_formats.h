@@ -1,0 +1,32 @@
+// The storage of frozen parameters in few bits: `freeze.weights`.
+#pragma once
+
+#include "nn/module.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+
+/// The types of `freeze.weights`: f32, bf16, int8, nf4, int4.
+const std::vector<std::string>& weight_types();
+
+/// In place of rules: the types that a memory budget needs, which is settled before a model is built.
+inline constexpr std::string_view automatic_weights = "auto";
+
+/// Elements below which a parameter stays f32.
+inline constexpr std::int64_t fewest_coded_elements = 4096;
+
+/// The formats that `rules` give the frozen parameters of `model` which may be in few bits. A rule is a type, or
+/// `PATTERN=TYPE` for the parameters that the pattern matches; the first that matches a parameter applies. Rules that
+/// are none, and patterns without such a parameter, are input errors.
+WeightFormats weight_formats(const Module& model, std::span<const std::string> rules);
+/// Refuses rules that are none.
+void check_weight_rules(std::span<const std::string> rules);
+
+/// The name of a tensor's type: as name_of, or the code of a coded one, as `nf4`.
+std::string_view type_name(const Tensor& tensor);
+
+}  // namespace lacuna

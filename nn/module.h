@@ -22,8 +22,8 @@ class Module;
 /// Formats of the parameters that are stored in few bits, by path.
 using WeightFormats = std::map<std::string, WeightFormat, std::less<>>;
 
-/// A trained tensor in f32, or a frozen one in few bits. Registers itself with its module under `name`; its path is the
-/// module's path and the name.
+/// A tensor in f32, or in few bits: trained in f32 and bf16 alone. Registers itself with its module under `name`; its
+/// path is the module's path and the name.
 class Parameter {
  public:
   Parameter(Module& owner, std::string_view name, const Shape& shape, const Init& init);

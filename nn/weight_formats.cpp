@@ -35,6 +35,10 @@ std::optional<WeightFormat> format_of(std::string_view type, const Shape& shape)
   return {};
 }
 
+bool may_be_coded(const Parameter& parameter) {
+  return parameter.takes_few_bits() && parameter.shape().count() >= fewest_coded_elements;
+}
+
 }  // namespace
 
 const std::vector<std::string>& weight_types() {
@@ -51,8 +55,7 @@ WeightFormats weight_formats(const Module& model, std::span<const std::string> r
   WeightFormats formats;
   std::vector<bool> matched(rules.size());
   for (const Parameter* const parameter : model.parameters()) {
-    if (parameter->trainable() || !parameter->takes_few_bits() || parameter->shape().count() < fewest_coded_elements)
-      continue;
+    if (parameter->trainable() || !may_be_coded(*parameter)) continue;
     for (std::size_t i = 0; i < rules.size(); ++i) {
       const WeightRule rule = parse(rules[i]);
       if (!rule.pattern.empty() && !matches_glob(rule.pattern, parameter->path())) continue;
@@ -67,6 +70,18 @@ WeightFormats weight_formats(const Module& model, std::span<const std::string> r
           "freeze.weights: `{}` has no effect: no frozen weight of a linear layer, a convolution or a table of {} "
           "elements or more {}; freeze.train, freeze.freeze or an adapter decides what is frozen",
           rules[i], fewest_coded_elements, parse(rules[i]).pattern.empty() ? "is left" : "is left that it matches");
+  return formats;
+}
+
+WeightFormats trained_formats(const Module& model) {
+  WeightFormats formats;
+  for (const Parameter* const parameter : model.parameters())
+    if (parameter->trainable() && may_be_coded(*parameter)) formats.emplace(parameter->path(), WeightFormat{});
+  if (formats.empty())
+    reject(
+        "train.weights: bf16 has no effect: no weight of a linear layer, a convolution or a table of {} elements or "
+        "more is trained",
+        fewest_coded_elements);
   return formats;
 }
 

@@ -1,4 +1,4 @@
-// The storage of frozen parameters in few bits: `freeze.weights`.
+// The storage of parameters in few bits: `freeze.weights`, and `train.weights` of those that are trained.
 #pragma once
 
 #include "nn/module.h"
@@ -23,6 +23,8 @@ inline constexpr std::int64_t fewest_coded_elements = 4096;
 /// `PATTERN=TYPE` for the parameters that the pattern matches; the first that matches a parameter applies. Rules that
 /// are none, and patterns without such a parameter, are input errors.
 WeightFormats weight_formats(const Module& model, std::span<const std::string> rules);
+/// The formats of the trained parameters of `model` in bf16: `train.weights`. Refuses a model without one.
+WeightFormats trained_formats(const Module& model);
 /// Refuses rules that are none.
 void check_weight_rules(std::span<const std::string> rules);
 

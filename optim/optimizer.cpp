@@ -11,11 +11,12 @@ Optimizer::Optimizer(const OptimizerConfig& config, StateKinds kinds)
       seed_(config.seed),
       rank_(config.rank),
       ranks_(config.ranks),
+      rounding_(config.rounding),
       kinds_(std::move(kinds)) {
   for (const ParameterGroup& group : config.groups) {
     for (Parameter* parameter : group.parameters) {
       expect(index_.emplace(parameter, entries_.size()).second, "{} is in two parameter groups", parameter->path());
-      entries_.push_back(Entry{parameter, group.lr_scale, group.weight_decay, {}, {}});
+      entries_.push_back(Entry{parameter, group.lr_scale, group.weight_decay, {}, {}, {}});
     }
   }
   if (config.loss_scale && !entries_.empty()) {
@@ -56,6 +57,9 @@ void Optimizer::allocate_state(Entry& entry) const {
   for (const StateKind& kind : kinds_(*entry.parameter))
     entry.state.emplace_back(kind.shape.value_or(entry.parameter->shape()), entry.parameter->tensor().device(), kind,
                              precision_);
+  if (entry.parameter->tensor().is_coded() && rounding_ == WeightRounding::kahan)
+    entry.compensation =
+        Tensor::zeros(entry.parameter->shape(), DType::bf16, entry.parameter->tensor().device(), Purpose::optimizer);
   entry.step = Tensor::zeros({1}, DType::i64, entry.parameter->tensor().device(), Purpose::optimizer);
 }
 
@@ -79,15 +83,19 @@ void Optimizer::update(std::span<Parameter* const> parameters, double lr, const 
 void Optimizer::update(std::span<Entry* const> entries, double lr, const GradientClip& clip) const {
   expect(std::isfinite(lr) && lr >= 0, "learning rate: expected a finite number, 0 or more, got {}", lr);
   std::vector<Update> updates;
+  std::vector<Tensor> values;  // of the parameters
+  values.reserve(entries.size());
   for (Entry* const entry : entries) {
     if (!entry->parameter->trainable() || !entry->parameter->grad().defined() || entry->owner != rank_) continue;
-    const Tensor& parameter = entry->parameter->tensor();
+    const Tensor& stored = entry->parameter->tensor();
+    const Tensor& parameter = values.emplace_back(stored.is_coded() ? stored.as_bf16() : stored);
     const Tensor& gradient = entry->parameter->grad();
     expect(gradient.shape() == parameter.shape() && (gradient.dtype() == DType::f32 || gradient.dtype() == DType::bf16),
            "{}: expected a gradient of {} f32 or bf16, got {} {}", entry->parameter->path(), parameter.shape(),
            gradient.shape(), name_of(gradient.dtype()));
     if (!entry->step.defined()) allocate_state(*entry);
     updates.push_back({.parameter = parameter,
+                       .compensation = entry->compensation,
                        .gradient = gradient,
                        .state = entry->state,
                        .step = entry->step,
@@ -114,6 +122,7 @@ std::vector<Optimizer::StateTensor> Optimizer::state() const {
     for (const OptimizerState& state : entry.state)
       all.push_back({fmt::format("{}.{}", path, state.name()), state.tensor()});
     all.push_back({path + ".step", entry.step});
+    if (entry.compensation.defined()) all.push_back({path + ".compensation", entry.compensation});
   }
   if (loss_scale_) {
     all.push_back({fmt::format("{}.scale", loss_scale_name), loss_scale_->scale()});
@@ -141,7 +150,7 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const OptionVal
   rules.weight_decay = kind.decay(checked).weight_decay;
   rules.decay_norm_and_bias = kind.decay(checked).decay_norm_and_bias;
   return kind.make(checked, {parameter_groups(model, rules), options.precision, options.seed, options.rank,
-                             options.ranks, options.loss_scale, hidden_matrices(model)});
+                             options.ranks, options.loss_scale, hidden_matrices(model), options.rounding});
 }
 
 }  // namespace lacuna

@@ -8,6 +8,7 @@
 #include "optim/loss_scale.h"
 #include "optim/rate.h"
 #include "optim/state.h"
+#include "optim/weight_rounding.h"
 
 #include <functional>
 #include <limits>
@@ -65,7 +66,8 @@ struct OptimizerConfig {
   std::uint64_t seed = 1;   // of the draws that round states
   int rank = 0, ranks = 1;  // state and updates are divided among so many
   std::optional<LossScaleSettings> loss_scale{};
-  std::set<const Parameter*> hidden_matrices{};  // see the function
+  std::set<const Parameter*> hidden_matrices{};          // see the function
+  WeightRounding rounding = WeightRounding::stochastic;  // of weights in bf16
 };
 
 /// How gradients count in an update. Scalars are tensors on the parameters'
@@ -81,18 +83,21 @@ struct GradientClip {
 
 /// The arguments of one update of one parameter.
 struct Update {
-  const Tensor& parameter;                // f32
-  const Tensor& gradient;                 // f32 or bf16, in the parameter's shape
+  const Tensor& parameter;     // f32, or bf16
+  const Tensor& compensation;  // bf16: what rounding to bf16 lost of the parameter; undefined: nothing is kept
+  const Tensor& gradient;      // f32 or bf16, in the parameter's shape
   std::span<const OptimizerState> state;  // one of each kind
   const Tensor& step;                     // i64 [1]: how often the parameter was updated before
   Rate rate;
   const GradientClip& clip;
-  std::uint64_t seed;  // of the draws that round states
+  std::uint64_t seed;  // of the draws that round states and parameters
   std::uint32_t site;  // the parameter's, of the draws
 
-  Update with_gradient(const Tensor& other) const { return {parameter, other, state, step, rate, clip, seed, site}; }
+  Update with_gradient(const Tensor& other) const {
+    return {parameter, compensation, other, state, step, rate, clip, seed, site};
+  }
   Update with_state(std::span<const OptimizerState> some) const {
-    return {parameter, gradient, some, step, rate, clip, seed, site};
+    return {parameter, compensation, gradient, some, step, rate, clip, seed, site};
   }
 };
 /// The device of updates, of which there is at least one.
@@ -127,7 +132,7 @@ class Optimizer {
   struct StateTensor {
     std::string name;  // the parameter's path, a dot, and torch.optim's name:
                        // `head.weight.exp_avg`
-    Tensor tensor;     // see OptimizerState; or `step`: i64 [1]
+    Tensor tensor;     // see OptimizerState; or `step`: i64 [1]; or `compensation`: bf16, see WeightRounding
   };
   /// In place of a parameter's path, in the names of the loss scale: `loss_scale.scale`, `loss_scale.good_steps`.
   static constexpr std::string_view loss_scale_name = "loss_scale";
@@ -152,6 +157,7 @@ class Optimizer {
     double weight_decay;
     std::vector<OptimizerState> state;  // empty while the parameter is frozen
     Tensor step;                        // i64 [1]: how often the parameter was updated
+    Tensor compensation;                // bf16: see Update
     int owner = 0;                      // the rank that updates it
   };
   void assign_owners();
@@ -161,6 +167,7 @@ class Optimizer {
   StatePrecision precision_;
   std::uint64_t seed_;
   int rank_, ranks_;
+  WeightRounding rounding_;
   std::optional<LossScale> loss_scale_;
   StateKinds kinds_;
   std::vector<Entry> entries_;
@@ -189,7 +196,8 @@ struct OptimizerOptions {
   std::uint64_t seed = 1;
   GroupRules groups{};  // make_optimizer sets the decays from the optimizer's options
   int rank = 0, ranks = 1;
-  std::optional<LossScaleSettings> loss_scale{};  // of activations in f16; nothing: the loss is not scaled
+  std::optional<LossScaleSettings> loss_scale{};         // of activations in f16; nothing: the loss is not scaled
+  WeightRounding rounding = WeightRounding::stochastic;  // of weights in bf16
 };
 /// The optimizer `name` for all parameters of `model`. Rejects unknown names and options, and rules that match nothing.
 std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const OptionValues& given, const Module& model,

@@ -38,6 +38,8 @@ LACUNA_HOST_DEVICE inline std::uint64_t state_key(std::uint64_t seed, std::int64
   const auto drawn = RandomStream{.seed = seed, .step = static_cast<std::uint32_t>(step), .site = site}.draw(0);
   return std::uint64_t{drawn[0]} << 32 | drawn[1];
 }
+/// Added to the key: of the draws that round a parameter to bf16.
+inline constexpr std::uint64_t parameter_key = 7;
 /// The key in a pass by `Rule`. A later pass has states of its own, and so other draws.
 template <class Rule>
 LACUNA_HOST_DEVICE std::uint64_t key_of_pass(std::uint64_t seed, std::int64_t step, std::uint32_t site) {

@@ -31,20 +31,53 @@ CpuUpdate begin_on_cpu(const Update& what, bool continues) {
           .counted = {.factor = clip.factor.defined() ? *clip.factor.data<float>() : 1.0F, .limit = clip.limit}};
 }
 
+/// The elements of a parameter in f32, or in bf16 with what rounding lost.
+class StoredParameter {
+ public:
+  explicit StoredParameter(const Update& what)
+      : plain_(what.parameter.dtype() == DType::f32 ? what.parameter.data<float>() : nullptr),
+        rounded_(plain_ == nullptr ? what.parameter.data<bf16>() : nullptr),
+        lost_(what.compensation.defined() ? what.compensation.data<bf16>() : nullptr) {}
+  bool in_bf16() const { return plain_ == nullptr; }
+
+  /// Elements [begin, end) as floats: in place if stored as f32, otherwise in `scratch`.
+  float* open(std::int64_t begin, std::int64_t end, float* scratch) const {
+    if (!in_bf16()) return plain_ + begin;
+    for (std::int64_t i = begin; i < end; ++i) scratch[i - begin] = static_cast<float>(rounded_[i]);
+    if (lost_ != nullptr)
+      for (std::int64_t i = begin; i < end; ++i) scratch[i - begin] += static_cast<float>(lost_[i]);
+    return scratch;
+  }
+  /// Stores values from `open`.
+  void close(std::int64_t begin, std::int64_t end, const float* values, std::uint64_t key) const {
+    if (!in_bf16()) return;
+    if (lost_ == nullptr) return round_to_bf16(values, begin, end - begin, key, rounded_ + begin);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Compensated stored(values[i - begin]);
+      rounded_[i] = stored.rounded;
+      lost_[i] = stored.lost;
+    }
+  }
+
+ private:
+  float* plain_;
+  bf16 *rounded_, *lost_;
+};
+
 /// Calls `f(parameter, gradient, state...)` for each element, all floats by
-/// reference, in one vectorized pass. States and gradients that are not f32 are
+/// reference, in one vectorized pass. Parameters, states and gradients that are not f32 are
 /// converted block by block in scratch. `writes`: f stores its result in the
 /// gradient's memory.
 template <std::size_t states, bool writes, class F>
 void update_elements(const F& f, const Update& what, std::uint64_t key) {
   constexpr std::int64_t block = OptimizerState::block;
-  float* const parameter = what.parameter.data<float>();  // [count]
+  const StoredParameter parameter(what);
   const bool half = what.gradient.dtype() == DType::bf16;
-  bool in_place = !half;
+  bool in_place = !half && !parameter.in_bf16();
   for (const OptimizerState& state : what.state) in_place = in_place && state.precision() == StatePrecision::f32;
 
   const auto pass = [&]<std::size_t... k>(std::int64_t begin, std::int64_t end, std::index_sequence<k...>) {
-    std::array<std::array<float, block>, states + 1> scratch;
+    std::array<std::array<float, block>, states + 2> scratch;
     float* gradient = scratch[states].data();
     if (half) {
       const bf16* const stored = what.gradient.data<bf16>() + begin;
@@ -53,11 +86,13 @@ void update_elements(const F& f, const Update& what, std::uint64_t key) {
       gradient = what.gradient.data<float>() + begin;
     }
     const std::array<float*, states> state{what.state[k].open(begin, end, scratch[k].data())...};
+    float* const values = parameter.open(begin, end, scratch[states + 1].data());
     const auto loop = [&, n = end - begin](float* const p, float* const g, auto* const... s) {
 #pragma omp simd
       for (std::int64_t i = 0; i < n; ++i) f(p[i], g[i], s[i]...);
     };
-    loop(parameter + begin, gradient, state[k]...);
+    loop(values, gradient, state[k]...);
+    parameter.close(begin, end, values, key + parameter_key);
     (what.state[k].close(begin, end, state[k], key + k), ...);
     if (writes && half) {
       bf16* const stored = what.gradient.data<bf16>() + begin;

@@ -139,7 +139,7 @@ struct UpdateChunks {
                             bool writes_range) const {
     const std::int64_t count = of.count;
     const bool half = of.gradient_type == DType::bf16;
-    Eight parameter = Kept<float>(of.parameter, count).at(first);
+    Eight parameter = open_parameter(of, first);
     Eight gradient = half ? Kept<bf16>(of.gradient, count).at(first) : Kept<float>(of.gradient, count).at(first);
     Eight state[states > 0 ? states : 1];
 #pragma unroll
@@ -151,7 +151,7 @@ struct UpdateChunks {
       if constexpr (states == 2) formula(parameter[i], gradient[i], state[0][i], state[1][i]);
       if constexpr (states == 4) formula(parameter[i], gradient[i], state[0][i], state[1][i], state[2][i], state[3][i]);
     }
-    Written<float>(of.parameter, count).set(first, parameter);
+    close_parameter(of, first, parameter, key + parameter_key);
     if constexpr (writes) {
       if (half)
         Written<bf16>(of.gradient, count).set(first, gradient);
@@ -161,6 +161,36 @@ struct UpdateChunks {
 #pragma unroll
     for (int k = 0; k < states; ++k)
       close(of.states[k], count, first, state[k], key + static_cast<std::uint64_t>(k), writes_range);
+  }
+
+  LACUNA_DEVICE Eight open_parameter(const UpdatedParameter& of, std::int64_t first) const {
+    if (of.parameter_type == DType::f32) return Kept<float>(of.parameter, of.count).at(first);
+    Eight eight = Kept<bf16>(of.parameter, of.count).at(first);
+    if (of.compensation == nullptr) return eight;
+    const Eight lost = Kept<bf16>(of.compensation, of.count).at(first);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) eight[i] += lost[i];
+    return eight;
+  }
+  LACUNA_DEVICE void close_parameter(const UpdatedParameter& of, std::int64_t first, const Eight& values,
+                                     std::uint64_t key) const {
+    if (of.parameter_type == DType::f32) return Written<float>(of.parameter, of.count).set(first, values);
+    auto* const to = static_cast<bf16*>(of.parameter);
+    if (of.compensation == nullptr) return round_to(to, of.count, first, values, key);
+    for (int i = 0; i < 8; ++i) {
+      if (first + i >= of.count) continue;
+      const Compensated stored(values[i]);
+      to[first + i] = stored.rounded;
+      of.compensation[first + i] = stored.lost;
+    }
+  }
+
+  /// Rounds up or down by draws.
+  LACUNA_DEVICE void round_to(bf16* to, std::int64_t count, std::int64_t first, const Eight& values,
+                              std::uint64_t key) const {
+    const quant::EightDraws draws(quant::splitmix64(quant::splitmix64(key)), first);
+    for (int i = 0; i < 8; ++i)
+      if (first + i < count) to[first + i].bits = rounded_to_bf16(values[i], static_cast<std::uint32_t>(draws[i]));
   }
 
   LACUNA_DEVICE Eight open(const StoredState& state, std::int64_t count, std::int64_t first) const {
@@ -176,10 +206,7 @@ struct UpdateChunks {
     const std::uint64_t mixed = quant::splitmix64(quant::splitmix64(key));
     auto* const codes = static_cast<std::uint8_t*>(state.values);
     if (state.precision == StatePrecision::bf16) {
-      const quant::EightDraws draws(mixed, first);
-      auto* const to = static_cast<bf16*>(state.values) + first;
-      for (int i = 0; i < 8; ++i)
-        if (first + i < count) to[i].bits = rounded_to_bf16(values[i], static_cast<std::uint32_t>(draws[i]));
+      round_to(static_cast<bf16*>(state.values), count, first, values, key);
     } else if (state.kind == StateValues::no_sign) {
       StateCodes<Logarithm>{codes, count}.set(first, values, mixed, writes_range);
     } else {

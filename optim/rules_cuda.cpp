@@ -16,15 +16,18 @@ ChunkTable<UpdatedParameter> table_of(std::span<const Update> updates) {
   std::vector<UpdatedParameter> entries;
   entries.reserve(updates.size());
   for (const Update& what : updates) {
-    UpdatedParameter& entry = entries.emplace_back(UpdatedParameter{.parameter = what.parameter.data<float>(),
-                                                                    .gradient = what.gradient.raw(),
-                                                                    .gradient_type = what.gradient.dtype(),
-                                                                    .count = what.parameter.count(),
-                                                                    .first_chunk = 0,
-                                                                    .states = {},
-                                                                    .step = what.step.data<std::int64_t>(),
-                                                                    .rate = what.rate,
-                                                                    .site = what.site});
+    UpdatedParameter& entry = entries.emplace_back(
+        UpdatedParameter{.parameter = what.parameter.raw(),
+                         .parameter_type = what.parameter.dtype(),
+                         .compensation = what.compensation.defined() ? what.compensation.data<bf16>() : nullptr,
+                         .gradient = what.gradient.raw(),
+                         .gradient_type = what.gradient.dtype(),
+                         .count = what.parameter.count(),
+                         .first_chunk = 0,
+                         .states = {},
+                         .step = what.step.data<std::int64_t>(),
+                         .rate = what.rate,
+                         .site = what.site});
     expect(std::ssize(what.state) <= most_states, "an update on cuda has {} states at most", most_states);
     std::ranges::transform(what.state, entry.states, [](const OptimizerState& state) {
       return StoredState{.values = state.tensor().raw(), .precision = state.precision(), .kind = state.values()};

@@ -24,8 +24,10 @@ struct StoredState {
 
 /// The entry of a parameter.
 struct UpdatedParameter {
-  float* parameter;  // [count]
-  void* gradient;    // [count], f32 or bf16
+  void* parameter;  // [count], f32 or bf16
+  DType parameter_type;
+  bf16* compensation;  // [count]: what rounding to bf16 lost of the parameter; may be null
+  void* gradient;      // [count], f32 or bf16
   DType gradient_type;
   std::int64_t count, first_chunk;
   StoredState states[most_states];

@@ -64,7 +64,8 @@ void decode(Curve curve, const std::uint8_t* codes, std::int64_t count, quant::G
   for (std::int64_t i = 0; i < count; ++i) values[i] = curve.expand(static_cast<float>(codes[i]) * step + origin);
 }
 
-/// Rounded stochastically.
+}  // namespace
+
 void round_to_bf16(const float* values, std::int64_t begin, std::int64_t count, std::uint64_t key, bf16* out) {
   quant::Draws draws(key, quant::Rounding::stochastic);
   for (std::int64_t first = 0; first < count; first += quant::block) {
@@ -75,8 +76,6 @@ void round_to_bf16(const float* values, std::int64_t begin, std::int64_t count, 
       out[first + i].bits = rounded_to_bf16(values[first + i], draw[static_cast<std::size_t>(i)]);
   }
 }
-
-}  // namespace
 
 StatePrecision state_precision(std::string_view name) {
   if (name == "f32") return StatePrecision::f32;

@@ -54,4 +54,8 @@ class OptimizerState {
   Tensor tensor_;
 };
 
+/// Rounds values from element `begin` on, a multiple of 128, to bf16: up or down by draws, which depend on `key` and
+/// the elements' numbers.
+void round_to_bf16(const float* values, std::int64_t begin, std::int64_t count, std::uint64_t key, bf16* out);
+
 }  // namespace lacuna

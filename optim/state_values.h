@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/host_device.h"
+#include "core/number.h"
 
 #include <bit>
 #include <cmath>
@@ -29,6 +30,15 @@ LACUNA_HOST_DEVICE inline std::uint16_t rounded_to_bf16(float value, std::uint32
   const bool finite = (u & 0x7f800000U) != 0x7f800000U;
   return static_cast<std::uint16_t>((u + (finite ? draw : 0U)) >> 16);
 }
+
+/// A value in bf16 and what rounding to nearest lost (Kahan 1965).
+struct Compensated {
+  bf16 rounded, lost;
+  LACUNA_HOST_DEVICE explicit Compensated(float value) : rounded(value) {
+    const float difference = value - static_cast<float>(rounded);
+    lost = bf16(difference == difference ? difference : 0.0F);  // nothing of infinities
+  }
+};
 
 /// Signed square root, whose inverse is x · |x|.
 struct SignedRoot {

@@ -11,6 +11,7 @@
 #include "nn/freeze.h"
 #include "optim/ema.h"
 #include "optim/optimizer.h"
+#include "optim/weight_rounding.h"
 
 #include <cstdint>
 #include <string>
@@ -54,6 +55,8 @@ struct Configuration {
     std::int64_t batch_size = 64;  // 0: auto
     std::int64_t accumulate = 1;
     std::string precision = "f32";
+    std::string weights = "f32";
+    WeightRounding weight_rounding = WeightRounding::stochastic;
     double init_scale = 65536;
     std::int64_t growth_interval = 2000;
     bool graph = true;

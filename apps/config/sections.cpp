@@ -80,7 +80,7 @@ Fields Configuration::Task::fields() {
 }
 
 Fields Configuration::Train::fields() {
-  const OnlyIf with_f16{"precision", {"f16"}}, averages{"ema_decay", {}};
+  const OnlyIf with_f16{"precision", {"f16"}}, averages{"ema_decay", {}}, in_bf16{"weights", {"bf16"}};
   return {
       field("epochs", &Train::epochs, between(1, 1e9), training_only, "epochs"),
       field("steps", &Train::steps, training_only, "stop after this many optimizer steps; 0: after `epochs`"),
@@ -92,8 +92,15 @@ Fields Configuration::Train::fields() {
       field("accumulate", &Train::accumulate, between(1, 65536), training_only,
             "gradient accumulation: micro-batches per step"),
       field("precision", &Train::precision, one_of({"f32", "bf16", "f16", "tf32"}),
-            "type of activations; parameters are f32. `f16` and `tf32` (f32 with matrix products of 10-bit mantissas) "
+            "type of activations; `weights` is that of parameters. `f16` and `tf32` (f32 with matrix products of "
+            "10-bit mantissas) "
             "need cuda"),
+      field("weights", &Train::weights, one_of({"f32", "bf16"}), training_only,
+            "type of trained weights of linear layers, convolutions and embeddings from 4,096 elements on; all other "
+            "trained parameters are f32; see [optimizers.md](optimizers.md)"),
+      field("weight_rounding", &Train::weight_rounding, training_only, in_bf16,
+            "how updates of weights in bf16 are rounded: stochastic, or kahan: to nearest, with what that loses in the "
+            "optimizer's state (2 bytes a weight)"),
       field("init_scale", &Train::init_scale, between(1, 1e9), training_only, with_f16,
             "initial loss scale, like torch.amp.GradScaler's"),
       field("growth_interval", &Train::growth_interval, between(1, 1e9), training_only, with_f16,

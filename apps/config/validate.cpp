@@ -303,6 +303,11 @@ void validate(const Experiment& c, const Tree& root, Problems& problems) {
   if (c.optimizer.layer_decay == 0)
     problems.add(place_of(root, "optimizer", "layer_decay"),
                  "optimizer.layer_decay: expected more than 0; `freeze` leaves layers as they are");
+  if (c.train.weights != "f32" && c.train.ema_decay > 0)
+    problems.add(
+        place_of(root, "train", "ema_decay"),
+        fmt::format("train.ema_decay: there is no average of weights in {}: expected none, or train.weights=f32",
+                    c.train.weights));
   check_conditions(c, root, problems);
   check_order(c, root, problems);
   check_ranks(c, root, problems);

@@ -168,12 +168,14 @@ void keep_replaced(Model& model, const LoadedAdapter& adapter) {
     if (adapter.names.contains(parameter->path())) parameter->set_trainable(true);
 }
 
-/// The formats of the frozen weights, found on a model without values; null where all are f32. A model that is only
+/// The formats of the weights, found on a model without values; null where all are f32. A model that is only
 /// evaluated is frozen as a whole, unless its run says what it froze.
 std::shared_ptr<const WeightFormats> formats_of(const Experiment& experiment, bool trains) {
-  if (experiment.freeze.weights.empty()) return {};
+  const bool in_bf16 = trains && experiment.train.weights == "bf16";
+  if (experiment.freeze.weights.empty() && !in_bf16) return {};
   Experiment plain = experiment;
   plain.freeze.weights.clear();
+  plain.train.weights = "f32";
   const MadeModel made = make_model(plain, Device::meta, trains);
   const std::unique_ptr<Model>& model = made.model;
   const bool says = experiment.adapter.used() || !experiment.freeze.train.empty() || !experiment.freeze.freeze.empty();
@@ -182,7 +184,9 @@ std::shared_ptr<const WeightFormats> formats_of(const Experiment& experiment, bo
   else
     freeze(experiment, *model);
   keep_replaced(*model, made.adapter);
-  return std::make_shared<const WeightFormats>(weight_formats(*model, experiment.freeze.weights));
+  WeightFormats formats = weight_formats(*model, experiment.freeze.weights);
+  if (in_bf16) formats.merge(trained_formats(*model));
+  return std::make_shared<const WeightFormats>(std::move(formats));
 }
 
 }  // namespace
@@ -429,7 +433,8 @@ Setup::Setup(const Experiment& experiment, Device device, Communicator& ranks)
                                .groups = {.rules = rules, .layer_decay = optimizer.layer_decay},
                                .rank = shards ? experiment.process.rank : 0,
                                .ranks = shards ? experiment.process.ranks : 1,
-                               .loss_scale = loss_scale_of(experiment.train)});
+                               .loss_scale = loss_scale_of(experiment.train),
+                               .rounding = experiment.train.weight_rounding});
   if (experiment.ranks.sync_batch_norm)
     for (Module* const module : model_->modules())
       if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks_);

@@ -372,9 +372,10 @@ void write_safetensors(const std::filesystem::path& path, std::vector<NamedTenso
                        const std::map<std::string, std::string>& metadata) {
   std::vector<TensorDescription> descriptions;
   std::map<std::string, Tensor> by_name;
-  for (const auto& [name, tensor] : tensors) {
+  for (auto& [name, tensor] : tensors) {
     expect(tensor.defined() && tensor.device() != Device::meta, "a tensor without values cannot be written: \"{}\"",
            name);
+    if (tensor.is_coded() && tensor.format().code == WeightCode::bf16) tensor = tensor.as_bf16();
     descriptions.push_back({name, tensor.dtype(), tensor.shape()});
     by_name.emplace(name, tensor);
   }

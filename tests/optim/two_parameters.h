@@ -14,8 +14,11 @@ inline std::vector<float> drawn(std::int64_t site, std::int64_t count) {
 }
 
 struct TwoParameters : Module {
-  explicit TwoParameters(Device device = Device::cpu, std::int64_t rows = 2, std::int64_t columns = 3)
-      : Module(ModelContext{.device = device}),
+  explicit TwoParameters(Device device = Device::cpu, std::int64_t rows = 2, std::int64_t columns = 3,
+                         bool in_bf16 = false)
+      : Module(ModelContext{
+            .device = device,
+            .formats = in_bf16 ? std::make_shared<const WeightFormats>(WeightFormats{{"weight", {}}}) : nullptr}),
         weight(*this, "weight", {rows, columns}, filled(100)),
         bias(*this, "bias", {rows}, filled(101)) {
     set_role(Role::block);  // its matrix is one of a hidden layer

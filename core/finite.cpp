@@ -6,6 +6,7 @@
 namespace lacuna {
 
 ValueRange value_range(const Tensor& tensor) {
+  if (tensor.is_coded()) return value_range(tensor.to(DType::f32));
   ValueRange range;
   if (!is_floating(tensor.dtype()) || tensor.device() == Device::meta) return range;
   if (tensor.device() != Device::cpu) return value_range(tensor.to(Device::cpu));

@@ -269,7 +269,7 @@ void write_optimizer(const fs::path& file, const TrainedState& state) {
   Communicator& ranks = state.ranks;
   ranks.describe("checkpoint");
   std::vector<TensorDescription> descriptions, all;
-  for (const auto& [name, tensor] : mine) descriptions.push_back({name, tensor.dtype(), tensor.shape()});
+  for (const auto& [name, tensor] : mine) descriptions.push_back({name, tensor.dtype(), tensor.shape(), {}});
   for (const std::string& of_rank : all_gather_texts(ranks, to_json(descriptions)))
     std::ranges::move(parse_descriptions(of_rank), std::back_inserter(all));
   const SafetensorsLayout layout = safetensors_layout(std::move(all));

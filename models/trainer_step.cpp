@@ -36,7 +36,8 @@ void share_state(MemoryPolicy& policy, Communicator& ranks) {
   for (const auto& [name, tensor] : state) descriptions.push_back({name, tensor.dtype(), tensor.shape()});
   if (largest_of_ranks(ranks, std::ssize(descriptions)) == 0) return;
   std::map<std::string, Tensor> shared;
-  for (const auto& [name, dtype, shape] : parse_descriptions(broadcast_text(ranks, to_json(descriptions)))) {
+  for (const auto& [name, dtype, shape, stored_type] :
+       parse_descriptions(broadcast_text(ranks, to_json(descriptions)))) {
     const Tensor tensor = ranks.rank() == 0 ? state.at(name) : Tensor::empty(shape, dtype, Device::cpu);
     ranks.broadcast(tensor, 0);
     shared.emplace(name, tensor);

@@ -37,7 +37,8 @@ constexpr WeightFormat format_in_4_bits(WeightCode code) { return {.code = code,
 /// LLM.int8()'s (Dettmers et al. 2022): a scale for each row of `row` elements.
 constexpr WeightFormat format_in_8_bits(std::int64_t row) { return {.code = WeightCode::int8, .block = row}; }
 
-/// Places of the parts of a coded tensor of `count` elements, in bytes.
+/// Places of the parts of a coded tensor of `count` elements, in bytes. There are no gaps, whose bytes would make equal
+/// tensors differ; floats may be unaligned.
 struct WeightLayout {
   std::int64_t blocks = 0, nested_blocks = 0;
   std::int64_t scales = 0;         // u8 [blocks] if nested, else f32 [blocks]
@@ -46,18 +47,17 @@ struct WeightLayout {
   std::int64_t bytes = 0;
 };
 constexpr WeightLayout layout_of(const WeightFormat& format, std::int64_t count) {
-  constexpr auto aligned = [](std::int64_t bytes) { return (bytes + 3) / 4 * 4; };
   WeightLayout layout;
   if (format.block == 0) {
     layout.bytes = 2 * count;
     return layout;
   }
   layout.blocks = (count + format.block - 1) / format.block;
-  layout.scales = aligned(format.in_4_bits() ? (count + 1) / 2 : count);
+  layout.scales = format.in_4_bits() ? (count + 1) / 2 : count;
   layout.bytes = layout.scales + 4 * layout.blocks;
   if (format.nested_block == 0) return layout;
   layout.nested_blocks = (layout.blocks + format.nested_block - 1) / format.nested_block;
-  layout.nested_scales = aligned(layout.scales + layout.blocks);
+  layout.nested_scales = layout.scales + layout.blocks;
   layout.offset = layout.nested_scales + 4 * layout.nested_blocks;
   layout.bytes = layout.offset + 4;
   return layout;

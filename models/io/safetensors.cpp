@@ -2,6 +2,7 @@
 
 #include "core/file.h"
 #include "core/system_error.h"
+#include "models/io/coded_entries.h"
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -264,6 +266,14 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path)
     read_at(descriptor_, sizeof header_bytes, json.data(), header_bytes, path_);
     data_start_ = sizeof header_bytes + header_bytes;
     header_ = parse_safetensors_header(json, file_bytes - data_start_, path_.string());
+    coded_ = join_coded_entries(
+        header_.entries,
+        [this](const SafetensorsEntry& entry) {
+          std::string bytes(entry.end - entry.begin, '\0');
+          read_at(descriptor_, data_start_ + entry.begin, bytes.data(), bytes.size(), path_);
+          return bytes;
+        },
+        path_.string());
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -278,7 +288,8 @@ SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       data_start_(other.data_start_),
-      header_(std::move(other.header_)) {}
+      header_(std::move(other.header_)),
+      coded_(std::move(other.coded_)) {}
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
   const auto found = std::ranges::lower_bound(header_.entries, name, {}, &SafetensorsEntry::name);
@@ -291,6 +302,20 @@ Tensor SafetensorsFile::load(std::string_view name) const {
   if (!entry->dtype)
     reject("{}: the tensor \"{}\" is of type {}, which Lacuna does not have", path_.string(), name,
            entry->stored_dtype);
+  if (entry->format) {
+    const Tensor tensor = Tensor::coded(entry->shape, *entry->format, Device::cpu);
+    const WeightLayout layout = layout_of(*entry->format, tensor.count());
+    const CodedEntry& parts = coded_.at(entry->name);
+    const auto read = [&](const SafetensorsEntry& part, std::int64_t place, std::int64_t most) {
+      read_at(descriptor_, data_start_ + part.begin, tensor.raw() + place,
+              std::min(part.end - part.begin, static_cast<std::uint64_t>(most)), path_);
+    };
+    read(parts.codes, 0, layout.scales);
+    read(parts.scales, layout.scales, layout.bytes - layout.scales);
+    if (parts.nested_scales) read(*parts.nested_scales, layout.nested_scales, layout.offset - layout.nested_scales);
+    if (parts.nested_scales) std::memcpy(tensor.raw() + layout.offset, &parts.offset, sizeof parts.offset);
+    return tensor;
+  }
   Tensor tensor = Tensor::empty(entry->shape, *entry->dtype, Device::cpu);
   read_at(descriptor_, data_start_ + entry->begin, tensor.raw(), entry->end - entry->begin, path_);
   return tensor;
@@ -298,7 +323,7 @@ Tensor SafetensorsFile::load(std::string_view name) const {
 
 std::string to_json(const std::vector<TensorDescription>& tensors) {
   nlohmann::json list = nlohmann::json::array();
-  for (const auto& [name, dtype, shape] : tensors)
+  for (const auto& [name, dtype, shape, stored_type] : tensors)
     list.push_back({name, stored_name(dtype), std::vector(shape.begin(), shape.end())});
   return list.dump();
 }
@@ -307,8 +332,10 @@ std::vector<TensorDescription> parse_descriptions(std::string_view json) {
   std::vector<TensorDescription> tensors;
   for (const nlohmann::json& one : nlohmann::json::parse(json)) {
     const auto extents = one[2].get<std::vector<std::int64_t>>();
-    tensors.push_back({one[0].get<std::string>(), *find_type(one[1].get<std::string>())->dtype,
-                       Shape(std::span<const std::int64_t>(extents))});
+    tensors.push_back({one[0].get<std::string>(),
+                       *find_type(one[1].get<std::string>())->dtype,
+                       Shape(std::span<const std::int64_t>(extents)),
+                       {}});
   }
   return tensors;
 }
@@ -321,10 +348,10 @@ SafetensorsLayout safetensors_layout(std::vector<TensorDescription> tensors,
   if (!metadata.empty()) header[std::string(metadata_key)] = metadata;
   SafetensorsLayout layout;
   std::uint64_t position = 0;
-  for (const auto& [name, dtype, shape] : tensors) {
+  for (const auto& [name, dtype, shape, stored_type] : tensors) {
     expect(name != metadata_key && !header.contains(name), "two tensors would be written as \"{}\"", name);
     const auto bytes = static_cast<std::uint64_t>(shape.count() * size_of(dtype));
-    header[name] = {{"dtype", stored_name(dtype)},
+    header[name] = {{"dtype", stored_type.empty() ? stored_name(dtype) : stored_type},
                     {"shape", std::vector(shape.begin(), shape.end())},
                     {"data_offsets", {position, position + bytes}}};
     layout.order.push_back(name);
@@ -372,12 +399,15 @@ void write_safetensors(const std::filesystem::path& path, std::vector<NamedTenso
                        const std::map<std::string, std::string>& metadata) {
   std::vector<TensorDescription> descriptions;
   std::map<std::string, Tensor> by_name;
-  for (auto& [name, tensor] : tensors) {
+  for (const auto& [name, tensor] : tensors) {
     expect(tensor.defined() && tensor.device() != Device::meta, "a tensor without values cannot be written: \"{}\"",
            name);
-    if (tensor.is_coded() && tensor.format().code == WeightCode::bf16) tensor = tensor.as_bf16();
-    descriptions.push_back({name, tensor.dtype(), tensor.shape()});
-    by_name.emplace(name, tensor);
+    const std::vector<StoredPart> parts =
+        tensor.is_coded() ? stored_parts(name, tensor.to(Device::cpu)) : std::vector<StoredPart>{{name, tensor}};
+    for (const StoredPart& part : parts) {
+      descriptions.push_back({part.name, part.tensor.dtype(), part.tensor.shape(), part.stored_type});
+      by_name.emplace(part.name, part.tensor);
+    }
   }
   const SafetensorsLayout layout = safetensors_layout(std::move(descriptions), metadata);
   AtomicFile file(path);

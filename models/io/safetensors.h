@@ -20,8 +20,10 @@ struct SafetensorsEntry {
   std::string stored_dtype;    // as the file says it: `F32`, `BF16`, `BOOL`, …
   std::optional<DType> dtype;  // absent where Lacuna has no such type: listed, but not loadable
   Shape shape;
-  std::uint64_t begin = 0, end = 0;  // bytes, from the end of the header
+  std::uint64_t begin = 0, end = 0;      // bytes, from the end of the header
+  std::optional<WeightFormat> format{};  // of a tensor in few bits, which lies in several (coded_entries.h)
 };
+struct CodedEntry;
 
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;        // ordered by name
@@ -42,6 +44,7 @@ class SafetensorsFile {
   SafetensorsFile& operator=(SafetensorsFile&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  /// A tensor in few bits is one entry, of type `coded`.
   const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   /// Null where there is none.
@@ -56,6 +59,7 @@ class SafetensorsFile {
   int descriptor_;
   std::uint64_t data_start_ = 0;  // bytes from the start of the file
   SafetensorsHeader header_;
+  std::map<std::string, CodedEntry, std::less<>> coded_;
 };
 
 using NamedTensor = std::pair<std::string, Tensor>;
@@ -64,6 +68,7 @@ struct TensorDescription {
   std::string name;
   DType dtype;
   Shape shape;
+  std::string_view stored_type{};  // empty: that of dtype
 };
 /// As JSON, for another rank, and back.
 std::string to_json(const std::vector<TensorDescription>& tensors);

@@ -137,13 +137,15 @@ SafetensorsEntry join(const std::string& name, const std::vector<const Safetenso
   SafetensorsEntry whole = **present;
   whole.name = name;
   if (parts.size() == 1) return whole;
+  if (whole.format) whole.dtype = DType::f32;  // parts in few bits are decoded and joined
+  whole.format.reset();
   std::int64_t rows = 0;
   for (const SafetensorsEntry* const part : parts) {
     if (part == nullptr)
       reject("{}: {} is one of {} parts of {}, and another is missing", path.string(), (*present)->name, parts.size(),
              name);
     const Shape &shape = part->shape, &first = (*present)->shape;
-    if (shape.rank() == 0 || shape.rank() != first.rank() || part->dtype != whole.dtype || !part->dtype ||
+    if (shape.rank() == 0 || shape.rank() != first.rank() || part->dtype != (*present)->dtype || !part->dtype ||
         !std::equal(shape.begin() + 1, shape.end(), first.begin() + 1))
       reject("{}: expected {} {} {} and {} {} {} to be parts of one tensor", path.string(), (*present)->name,
              (*present)->stored_dtype, first, part->name, part->stored_dtype, shape);

@@ -12,9 +12,11 @@ namespace {
 
 constexpr std::string_view batch_counter = "num_batches_tracked";
 
+bool holds_numbers(DType dtype) { return is_floating(dtype) || dtype == DType::coded; }
+
 bool fits(const SafetensorsEntry& entry, const Tensor& tensor) {
   return entry.shape == tensor.shape() && entry.dtype.has_value() &&
-         is_floating(*entry.dtype) == (is_floating(tensor.dtype()) || tensor.is_coded());
+         holds_numbers(*entry.dtype) == holds_numbers(tensor.dtype());
 }
 
 /// Whether the entry can be made a counter of batches: nothing computes with one, and halves or [1] are about.
@@ -228,10 +230,12 @@ LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOpti
     const SafetensorsEntry* const entry = file.find(loaded.prefix + name);
     if (entry == nullptr || (loaded.new_head && belongs_to_head(name, model))) continue;
     if (!entry->dtype) continue;  // a counter
-    const Tensor stored = file.load(entry->name);
+    Tensor stored = file.load(entry->name);
     const bool as_it_is = stored.shape() == tensor.shape() || fits_counter(name, *entry);
+    if (!as_it_is && stored.is_coded()) stored = stored.to(DType::f32);
     tensor.copy_from(as_it_is ? stored : adapted(model, *parameters.at(name), stored, options).tensor);
-    if (!options.as_saved && !is_finite(tensor))
+    // Codes of values that are not finite are.
+    if (!options.as_saved && !is_finite(tensor.is_coded() ? stored : tensor))
       fail("{}: {} holds values that are not finite", file.path().string(), name);
   }
   return loaded;

@@ -205,10 +205,11 @@ float encode_in_4_bits(const float* values, std::int64_t count, const std::array
 }
 
 float encode_in_8_bits(const float* values, std::int64_t count, std::int8_t* codes) {
-  float scale = 0;
+  float scale = 1e-30F;  // bitsandbytes' for a row of zeros
   for (std::int64_t i = 0; i < count; ++i) scale = std::max(scale, std::abs(values[i]));
-  const float inverse = scale == 0 ? 0 : 127.0F / scale;
-  for (std::int64_t i = 0; i < count; ++i) codes[i] = static_cast<std::int8_t>(std::nearbyint(values[i] * inverse));
+  // By division: the product with a rounded 127 / scale misses ties, which bf16 weights have.
+  for (std::int64_t i = 0; i < count; ++i)
+    codes[i] = static_cast<std::int8_t>(std::nearbyint(values[i] / scale * 127.0F));
   return scale;
 }
 

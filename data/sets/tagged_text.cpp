@@ -126,6 +126,8 @@ TaggedFile read_tagged(const fs::path& file, const TaggedOptions& own, std::vect
   Tags all;
   TaggedFile result = is_json(file) ? read_json(file, own, all) : read_columns(file, own, all);
   if (all.names.empty()) reject("{}: expected words with labels, got none", file.native());
+  for (std::string& name : all.names)
+    if (std::ranges::find(classes, name) == classes.end()) name = whole_label(name);
   if (classes.empty()) {
     std::set<std::string> names(all.names.begin(), all.names.end());
     names.erase(std::string(ignored_tag));

@@ -27,14 +27,6 @@ std::optional<T> number_in(const std::string& text) {
   return value;
 }
 
-/// A label as whole number without a fraction, as 1 for 1.0; others as they are.
-std::string plain(const std::string& label) {
-  if (label.find('.') == std::string::npos) return label;
-  const std::optional<double> number = number_in<double>(label);
-  if (!number || std::floor(*number) != *number || std::abs(*number) > 0x1p53) return label;
-  return std::to_string(static_cast<std::int64_t>(*number));
-}
-
 bool is_blank(std::string_view text) {
   while (!text.empty()) {
     const Character character = first_character(text);
@@ -92,7 +84,7 @@ bool are_all_numbers(const RawLabels& raw) {
 /// Whether labels must be regression targets, because some have a fraction.
 bool are_fractions(const RawLabels& raw) {
   return are_all_numbers(raw) && std::ranges::any_of(raw.cells, [](const Cell& cell) {
-           return !number_in<std::int64_t>(plain(cell.text)).has_value();
+           return !number_in<std::int64_t>(whole_label(cell.text)).has_value();
          });
 }
 
@@ -125,8 +117,9 @@ bool are_multi_hot(const RawLabels& raw) {
   for (const Cell& cell : raw.cells) {
     if (!cell.is_list || cell.items.size() != classes || classes < 2) return false;
     for (const std::string& item : cell.items)
-      if (const std::string flag = plain(item); flag != "0" && flag != "1") return false;
-    no_list_of_numbers = no_list_of_numbers || cell.items.size() > 2 || plain(cell.items[0]) >= plain(cell.items[1]);
+      if (const std::string flag = whole_label(item); flag != "0" && flag != "1") return false;
+    no_list_of_numbers =
+        no_list_of_numbers || cell.items.size() > 2 || whole_label(cell.items[0]) >= whole_label(cell.items[1]);
   }
   return no_list_of_numbers;
 }
@@ -140,7 +133,7 @@ void take_multi_hot(const std::vector<std::string>& classes, const std::filesyst
       reject("{}:{}: expected a 0 or 1 for each of {} classes ({}), got {} of them", path.native(), raw.lines[i],
              classes.size(), some(classes), flags.size());
     for (std::size_t c = 0; c < flags.size(); ++c) {
-      const std::string flag = plain(flags[c]);
+      const std::string flag = whole_label(flags[c]);
       if (flag != "0" && flag != "1")
         reject("{}:{}: expected 0 or 1 for the class {}, got {}", path.native(), raw.lines[i], classes[c], flags[c]);
       if (flag == "1") marked.push_back(classes[c]);
@@ -274,6 +267,13 @@ std::vector<float> numbers_in(const RawLabels& raw, const std::filesystem::path&
 
 }  // namespace
 
+std::string whole_label(const std::string& label) {
+  if (label.find('.') == std::string::npos) return label;
+  const std::optional<double> number = number_in<double>(label);
+  if (!number || std::floor(*number) != *number || std::abs(*number) > 0x1p53) return label;
+  return std::to_string(static_cast<std::int64_t>(*number));
+}
+
 LabelledTable read_labelled_table(const std::filesystem::path& path, const TextColumns& columns,
                                   const KnownLabels& known) {
   LabelledTable result;
@@ -300,11 +300,16 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const TextC
   if (result.multi_hot) {
     if (result.classes.empty())
       for (std::size_t i = 0; i < raw.cells.front().items.size(); ++i) result.classes.push_back(std::to_string(i));
-    take_multi_hot(result.classes, path, raw);
+    for (const std::string& column : columns.labels)
+      if (std::ranges::find(result.classes, column) == result.classes.end())
+        reject("{}: expected columns that are named as the classes {}, got {}", path.native(), some(result.classes),
+               some(columns.labels));
+    // A column is a class by its name, wherever that stands among the classes.
+    take_multi_hot(columns.labels.empty() ? result.classes : columns.labels, path, raw);
   } else if (is_open) {
     for (Cell& cell : raw.cells) {
-      cell.text = plain(cell.text);
-      for (std::string& item : cell.items) item = plain(item);
+      cell.text = whole_label(cell.text);
+      for (std::string& item : cell.items) item = whole_label(item);
     }
     result.classes = classes_in(raw, path);
   }
@@ -315,7 +320,7 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const TextC
         path.native(), columns.label, result.classes.front());
   const std::map<std::string, std::int32_t, std::less<>> numbers = class_numbers(result.classes);
   const auto number_of = [&](const std::string& name, std::int64_t line) {
-    for (const std::string& label : {name, plain(name)})
+    for (const std::string& label : {name, whole_label(name)})
       if (const auto found = numbers.find(label); found != numbers.end()) return found->second;
     reject("{}:{}: expected one of the labels {} in `{}`, got {}; data.labels names all classes", path.native(), line,
            some(result.classes), columns.label, name);

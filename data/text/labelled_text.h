@@ -55,6 +55,9 @@ std::map<std::string, std::int32_t, std::less<>> class_numbers(const std::vector
 LabelledTable read_labelled_table(const std::filesystem::path& path, const TextColumns& columns,
                                   const KnownLabels& known);
 
+/// A label as whole number without a fraction, as 1 for 1.0; others as they are.
+std::string whole_label(const std::string& label);
+
 /// The field `labels` of a kind: one class i64 [], several classes f32 [classes] (0 or 1), number f32 [].
 SampleField label_field(LabelKind kind, std::int64_t classes);
 

@@ -230,8 +230,16 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
         model_type.empty() ? "neither" : "model_type " + model_type);
   const TransformersType& type = transformers_types().get(model_type);
   ModelFolder folder{.config = file, .library = Library::transformers, .model = std::string(type.family)};
-  for (const char* const key : {"quantization_config", "pruned_heads"})
-    if (config.says(key) && !json.at(key).empty()) config.refuse(key, "none");
+  if (config.says("pruned_heads") && !json.at("pruned_heads").empty()) config.refuse("pruned_heads", "none");
+  if (config.says("quantization_config")) {
+    const ordered_json& quantization = json.at("quantization_config");
+    const bool known = quantization.is_object() && quantization.contains("quant_method") &&
+                       quantization["quant_method"] == "bitsandbytes";
+    if (!quantization.empty() && !known)
+      config.refuse("quantization_config",
+                    "`quant_method` bitsandbytes (save the folder without other quantizations: `model.dequantize()` of "
+                    "transformers)");
+  }
   folder.hyper_parameters = type.read(config);
   read_labels(config, folder);
   const std::int64_t side =

@@ -163,6 +163,11 @@ TEST_CASE("text: labels are read as their column means them") {
            {"cells.csv", "text,labels\na,\"['x', 'y']\"\nbad,\"['y']\"\n", {1, 1, 0, 1}, {"x", "y"}},
            {"split.csv", "text,labels\na,x|y\nbad,y\n", {1, 1, 0, 1}, {"x", "y"}, {{"separator", std::string("|")}}},
            {"columns.csv", "text,x,y\na,1,1\nbad,0,1\n", {1, 1, 0, 1}, {"x", "y"}, {{"label", std::string("x, y")}}},
+           {"ordered.csv",
+            "text,x,y\na,1,1\nbad,0,1\n",
+            {1, 1, 1, 0},
+            {"y", "x"},
+            {{"label", std::string("x, y")}, {"labels", std::string("y, x")}}},
            {"semicolon.csv", "text;label\na;x\n\"a;a\";y\n", {0, 1}, {"x", "y"}},
            {"kaggle.csv", "review,sentiment\na,x\nbad,y\n", {0, 1}, {"x", "y"}},
            {"other.csv", "utterance,label\na,x\nbad,y\n", {0, 1}, {"x", "y"}},
@@ -322,7 +327,7 @@ TEST_CASE("tagged text: the first piece of a word has its label") {
 
 TEST_CASE("tagged text: a word with the label -100 has none") {
   Files files;
-  for (const std::string tags : {"[1, -100, 0]", "[\"B\", \"-100\", \"A\"]"}) {
+  for (const std::string tags : {"[1, -100, 0]", "[1.0, -100.0, 0.0]", "[\"B\", \"-100\", \"A\"]"}) {
     CAPTURE(tags);
     files.write("train.jsonl", R"({"tokens": ["john", "films", "paris"], "tags": )" + tags + "}\n");
     const DatasetPtr data = files.open("tagged_text", "train.jsonl");

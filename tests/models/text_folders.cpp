@@ -197,7 +197,10 @@ TEST_CASE("text folders: a decoder of its own, parts that are cut off and other 
                        doctest::Contains("tie_word_embeddings"), Error);
   for (const auto& [key, value] : {std::pair{"pruned_heads", nlohmann::json{{"0", {1}}}},
                                    {"quantization_config", nlohmann::json{{"bits", 4}}},
+                                   {"quantization_config", nlohmann::json{{"quant_method", "gptq"}, {"bits", 4}}},
                                    {"num_labels", nlohmann::json(2)},
                                    {"label2id", nlohmann::json{{"bad", 2}, {"fair", 1}, {"good", 0}}}})
     CHECK_THROWS_WITH_AS(read_model_folder(with(key, value)), doctest::Contains(key), Error);
+  CHECK_NOTHROW(read_model_folder(
+      with("quantization_config", nlohmann::json{{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}})));
 }

@@ -72,14 +72,15 @@ void decode_in_4_bits(const std::byte* codes, std::int64_t first, std::int64_t c
     return table[element % 2 == 0 ? byte >> 4 : byte & 15] * scale;
   };
   if (first % 2 != 0 && count > 0) out[i++] = one(first);
+#ifndef __clang__
   if constexpr (lanes >= 8)
     for (; i + 2 * lanes <= count; i += 2 * lanes) {
       std::uint8_t some[lanes];
       std::memcpy(some, bytes + (first + i) / 2, sizeof some);
-      Ints wide;
+      Ints wide{};
       for (int lane = 0; lane < lanes; ++lane) wide[lane] = some[lane];
       const Floats high = table(wide >> 4) * scale, low = table(wide & 15) * scale;
-      Ints lower, upper;  // lanes of the interleaved halves
+      Ints lower{}, upper{};  // lanes of the interleaved halves
       for (int lane = 0; lane < lanes; ++lane) {
         lower[lane] = lane / 2 + (lane % 2 == 0 ? 0 : static_cast<int>(lanes));
         upper[lane] = lower[lane] + static_cast<int>(lanes / 2);
@@ -88,6 +89,7 @@ void decode_in_4_bits(const std::byte* codes, std::int64_t first, std::int64_t c
       std::memcpy(out + i, &a, sizeof a);
       std::memcpy(out + i + lanes, &b, sizeof b);
     }
+#endif
   for (; i < count; ++i) out[i] = one(first + i);
 }
 

@@ -68,7 +68,7 @@ WeightFormats weight_formats(const Module& model, std::span<const std::string> r
     if (!matched[i] && parse(rules[i]).type != "f32")
       reject(
           "freeze.weights: `{}` has no effect: no frozen weight of a linear layer, a convolution or a table of {} "
-          "elements or more {}; freeze.train, freeze.freeze or an adapter decides what is frozen",
+          "elements or more {}; an adapter, freeze.train or freeze.freeze freezes weights",
           rules[i], fewest_coded_elements, parse(rules[i]).pattern.empty() ? "is left" : "is left that it matches");
   return formats;
 }

@@ -1,4 +1,5 @@
-// What a configuration leaves to the machine: `train.batch_size`, `freeze.weights` and `memory.offload_buffer`: auto.
+// The keys that a configuration leaves to the machine by `auto`: train.batch_size, freeze.weights,
+// memory.offload_buffer.
 #pragma once
 
 #include "apps/config/experiment.h"

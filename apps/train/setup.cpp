@@ -162,7 +162,7 @@ void freeze_all(Model& model) {
   for (Parameter* const parameter : model.parameters()) parameter->set_trainable(false);
 }
 
-/// What an adapter's folder holds beside the adapter is its own, not the base's.
+/// Marks the parameters that the adapter's folder holds itself: they stay f32.
 void keep_replaced(Model& model, const LoadedAdapter& adapter) {
   for (Parameter* const parameter : model.parameters())
     if (adapter.names.contains(parameter->path())) parameter->set_trainable(true);

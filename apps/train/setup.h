@@ -48,7 +48,7 @@ ModelFolder describe_adapter(const std::filesystem::path& folder, const std::fil
 /// Refuses a base that is another one than the checkpoint's adapter was trained on.
 void require_same_base(const std::filesystem::path& checkpoint, const Model& model);
 
-/// Of a checkpoint's identity: the rules of freeze.weights, joined by blanks; absent where all weights are f32.
+/// The key of a checkpoint's identity for the rules of freeze.weights, joined by blanks. Absent if all weights are f32.
 inline const std::string weight_types_key = "freeze.weights";
 
 /// The model of a folder with an adapter and a config.json, such as a checkpoint, whose description is `described`:

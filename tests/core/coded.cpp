@@ -108,7 +108,7 @@ TEST_CASE("parts and rows decode to the bits of the whole, in every type") {
   }
 }
 
-TEST_CASE("what is encoded again keeps its codes") {
+TEST_CASE("decoded weights are encoded to the same codes") {
   for (const WeightCode code : {WeightCode::bf16, WeightCode::nf4}) {
     const Tensor once = Tensor::coded(
         {40, 64}, code == WeightCode::nf4 ? WeightFormat{.code = code, .block = 64} : format_for(code, {40, 64}),

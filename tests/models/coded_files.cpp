@@ -1,4 +1,4 @@
-// Weights in few bits in files: what is written is read to the bit, and what contradicts itself is refused.
+// Weights in few bits in files: a round trip keeps every bit, and parts that contradict each other are refused.
 #include "core/coded/maps.h"
 #include "core/random.h"
 #include "models/io/coded_entries.h"

@@ -57,7 +57,7 @@ TEST_CASE("bf16 weights: steps below half the distance of two numbers move the m
   CHECK(std::abs(mean_of(after_small_steps(WeightRounding::stochastic, 16)) - (1 - 0x1p-8)) < 4.4e-5);
 }
 
-TEST_CASE("bf16 weights: rounded to nearest they stay, and what is lost counts once it is large enough") {
+TEST_CASE("bf16 weights: Kahan compensation applies updates that rounding to nearest loses") {
   CHECK(mean_of(after_small_steps(WeightRounding::kahan, 1)) == 1);
   CHECK(mean_of(after_small_steps(WeightRounding::kahan, 16)) == 1 - 0x1p-8);
 }

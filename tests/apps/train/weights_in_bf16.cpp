@@ -70,7 +70,7 @@ TEST_CASE("train: weights in bf16 that have no effect, or an average of them, ar
 
 namespace lacuna::apps {
 
-TEST_CASE("measure: what is planned is what a step takes with weights in bf16") {
+TEST_CASE("measure: a step with weights in bf16 takes the planned memory") {
   for (const std::string model : {"{name: vit_cifar, num_classes: 10, depth: 2}", "{name: resnet20, num_classes: 10}"})
     for (const std::string rounding : {"stochastic", "kahan"}) {
       const auto measured = [&](const std::string& weights, Device device) {

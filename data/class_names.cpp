@@ -2,12 +2,11 @@
 
 #include "core/error.h"
 #include "data/files/input_file.h"
-#include "data/text/utf8.h"
+#include "data/labels.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <numeric>
 #include <set>
@@ -76,36 +75,14 @@ std::string class_setting(const std::vector<std::string>& names) {
 
 namespace {
 
-/// A name without case and with accents as characters of their own.
-std::string folded(std::string_view name) {
-  std::string out;
-  while (!name.empty()) {
-    const Character character = first_character(name);
-    if (character.bytes == 0) return out.append(name);  // not UTF-8
-    std::int32_t parts[longest_decomposition];
-    const int count = decompose(character.code, parts);
-    for (int i = 0; i < count; ++i) {
-      std::int32_t cased[2];
-      const int letters = lower_case(parts[i], cased);
-      for (int letter = 0; letter < letters; ++letter) {
-        char bytes[4];
-        out.append(bytes, static_cast<std::size_t>(write_utf8(cased[letter], bytes)));
-      }
-    }
-    name.remove_prefix(character.bytes);
-  }
-  return out;
-}
-
 /// The numbers that names are, as 3 or LABEL_3; nothing where one is a word.
 std::optional<std::vector<std::int64_t>> numbers_in(const std::vector<std::string>& names) {
   std::vector<std::int64_t> numbers;
   for (std::string_view name : names) {
     if (constexpr std::string_view unnamed = "LABEL_"; name.starts_with(unnamed)) name.remove_prefix(unnamed.size());
-    std::int64_t number = -1;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (error != std::errc{} || end != name.data() + name.size() || std::to_string(number) != name) return {};
-    numbers.push_back(number);
+    const std::optional<std::int64_t> number = whole_number(name);
+    if (!number) return {};
+    numbers.push_back(*number);
   }
   return numbers;
 }
@@ -143,12 +120,13 @@ std::optional<JoinedClasses> join_classes(const std::vector<std::string>& model,
   const auto of_model = model.empty() ? std::optional(in_order) : numbers_in(model), of_data = numbers_in(data);
   if (!of_model && !of_data) {
     std::vector<std::string> model_names, data_names;
-    for (const std::string& name : model) model_names.push_back(folded(name));
-    for (const std::string& name : data) data_names.push_back(folded(name));
+    for (const std::string& name : model) model_names.push_back(folded_label(name));
+    for (const std::string& name : data) data_names.push_back(folded_label(name));
     if (auto places = places_of(data_names, model_names)) return JoinedClasses{.numbers = *places};
     return {};
   }
-  if (of_data)
+  // Numbers of named classes that are fewer may be from 0 or from 1.
+  if (of_data && (of_model || std::ranges::find(*of_data, 0) != of_data->end()))
     if (auto places = places_of(*of_data, of_model.value_or(in_order)))
       return JoinedClasses{.numbers = *places, .by_place = !of_model};
   if (std::ssize(data) == count) return JoinedClasses{.numbers = in_order, .by_place = true};
@@ -158,16 +136,14 @@ std::optional<JoinedClasses> join_classes(const std::vector<std::string>& model,
 std::vector<std::string> in_order_of_model(const JoinedClasses& joined, const std::vector<std::string>& model,
                                            const std::vector<std::string>& data) {
   std::vector<std::string> names = model;
+  if (joined.by_place && !numbers_in(model) && numbers_in(data)) return names;
   for (std::size_t i = 0; i < data.size(); ++i) names[static_cast<std::size_t>(joined.numbers[i])] = data[i];
   return names;
 }
 
 std::string both_lists(const std::vector<std::string>& model, const std::vector<std::string>& data) {
   const auto list = [](const std::vector<std::string>& names) {
-    constexpr std::size_t most = 12;
-    if (names.empty()) return std::string("none with a name");
-    if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
-    return fmt::format("{}, ... ({} in all)", fmt::join(names.begin(), names.begin() + most, ", "), names.size());
+    return names.empty() ? std::string("none with a name") : some_names(names);
   };
   return fmt::format("the model's classes are {}; the data's are {}", list(model), list(data));
 }

@@ -26,7 +26,7 @@ struct JoinedClasses {
 /// to write an accent, make no difference where names stay distinct. Nothing where the model lacks one of the data's.
 std::optional<JoinedClasses> join_classes(const std::vector<std::string>& model, std::int64_t count,
                                           const std::vector<std::string>& data);
-/// The data's names in the model's order; a class that the data lacks has the model's name.
+/// The data's names in the model's order; a class that the data lacks, or has a number for, has the model's name.
 std::vector<std::string> in_order_of_model(const JoinedClasses& joined, const std::vector<std::string>& model,
                                            const std::vector<std::string>& data);
 /// Both lists, for messages.

@@ -262,9 +262,20 @@ void take_classes(const std::vector<std::string>& labels, bool evaluates, Experi
   const std::vector<std::string>& classes = experiment.samples.classes;
   if (labels.empty() || classes.empty()) return;
   const std::optional<JoinedClasses> joined = join_classes(labels, std::ssize(labels), classes);
-  if (evaluates && !joined) reject("data: the model lacks classes of the data: {}", both_lists(labels, classes));
-  if (!joined || !is_open || joined->is_same(std::ssize(labels))) return;
-  if (evaluates || classes.size() == labels.size()) set(in_order_of_model(*joined, labels, classes));
+  if (evaluates && !joined)
+    reject("data: the model lacks classes of the data: {}; data.labels names those of the data, or their numbers",
+           both_lists(labels, classes));
+  if (!joined || !is_open || (!evaluates && classes.size() != labels.size())) return;
+  const std::vector<std::string> names = in_order_of_model(*joined, labels, classes);
+  if (names == classes) return;
+  const bool is_same = joined->is_same(std::ssize(labels));
+  try {
+    set(names);
+  } catch (const Error&) {  // folders that are called by numbers
+    if (!is_same) throw;
+    settings.erase(std::string(list->name));
+    describe();
+  }
 }
 
 /// The task that a folder says its model is for, where the data's labels are those of that task.

@@ -48,6 +48,8 @@ std::string read_text(const std::filesystem::path& path, std::int64_t most) {
   if (file.size() > most) reject("{}: expected a file of {} bytes at most, got {}", path.native(), most, file.size());
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  if (text.starts_with(byte_order_mark)) text.erase(0, byte_order_mark.size());
   return text;
 }
 

@@ -28,7 +28,7 @@ class InputFile {
   int descriptor_ = -1;
 };
 
-/// The content of a file. Rejects a file of more than `most` bytes.
+/// The content of a file without a byte order mark. Rejects a file of more than `most` bytes.
 std::string read_text(const std::filesystem::path& path, std::int64_t most);
 
 }  // namespace lacuna

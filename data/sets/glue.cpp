@@ -170,7 +170,7 @@ std::shared_ptr<const LabelledTable> table_of(const GlueTask& task, const std::v
                               .irregular = task.irregular};
     // Numbers in the file are indices in the task's original order.
     LabelledTable table =
-        read_labelled_table(file, columns, {.numbers = task.classes.empty(), .classes = task.classes});
+        read_labelled_table(file, columns, {.numbers = task.classes.empty(), .classes = task.classes, .first = 0});
     for (std::int32_t& label : table.labels)
       label = static_cast<std::int32_t>(std::ranges::find(classes, task.classes[static_cast<std::size_t>(label)]) -
                                         classes.begin());

@@ -6,7 +6,7 @@
 #include "data/class_names.h"
 #include "data/files/input_file.h"
 #include "data/files/picture_names.h"
-#include "data/sets/class_index.h"
+#include "data/labels.h"
 #include "data/sets/label_file.h"
 #include "data/text/utf8.h"
 
@@ -265,14 +265,6 @@ std::vector<std::string> missing_from(const std::vector<std::string>& others, co
   return missing;
 }
 
-void refuse_lookalikes(const std::vector<std::string>& names, const fs::path& root) {
-  std::set<std::string> seen;
-  for (const std::string& name : names)
-    if (!seen.insert(composed(name)).second)
-      reject("{}: two folders look alike and are called `{}`, in two Unicode forms (NFC and NFD): rename one",
-             root.native(), name);
-}
-
 }  // namespace
 
 std::shared_ptr<const FileTree> tree_at(const fs::path& path, OpenedFiles& files) {
@@ -306,7 +298,7 @@ ImageFolderLayout find_images(const ImageFolderOptions& options) {
   refuse_empty_classes(*pictures.tree, train, options.path);
   const std::vector<std::string> given = class_names(options.labels);
   const std::vector<std::string> names = names_in(train);
-  refuse_lookalikes(names, options.path);
+  if (given.empty()) refuse_lookalikes(names, options.path.native());
   ImageFolderLayout layout;
   layout.classes = given.empty() ? names : given;
   if (!given.empty())
@@ -334,7 +326,7 @@ ImageFolderLayout find_images(const ImageFolderOptions& options) {
   std::optional<LabelFile> file;
   const bool has_images = !validation.children.empty() || !validation.files.empty();
   const std::vector<std::string> validation_classes = names_in(validation);
-  refuse_lookalikes(validation_classes, root);
+  if (given.empty()) refuse_lookalikes(validation_classes, root.native());
   const auto unknown = missing_from(layout.classes, validation_classes);
   if (has_images && (!unknown.empty() || !validation.files.empty() || !options.val_labels.empty()))
     file = find_label_file(*others.tree, validation, root, options.val_labels);

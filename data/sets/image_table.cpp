@@ -114,9 +114,9 @@ std::shared_ptr<const Rows> read_rows(const fs::path& file, const ImageTableOpti
                                       OpenedFiles& files) {
   const TextColumns columns = columns_of(file, own);
   const fs::path images = own.images.empty() ? file.parent_path() : fs::path(own.images);
-  const std::string name =
-      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", file.native(), columns.text, columns.label, columns.label_separator,
-                  images.native(), own.extension, known.numbers, fmt::join(known.classes, "\n"));
+  const std::string name = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{} {}\n{}", file.native(), columns.text, columns.label,
+                                       columns.label_separator, images.native(), own.extension, known.numbers,
+                                       known.first.value_or(-1), fmt::join(known.classes, "\n"));
   return files.get<Rows>(name, [&] {
     auto rows = std::make_shared<Rows>();
     static_cast<LabelledTable&>(*rows) = read_labelled_table(file, columns, known);
@@ -188,9 +188,10 @@ TableSplit split_of(const DatasetOptions& options) {
   TableSplit split{training, {}, {}, {}};
   if (!sides->names.empty()) split.held_out = std::move(sides);
   if (!is_training && validation) {
-    split.rows =
-        read_rows(*validation, own, {.numbers = training->kind == LabelKind::number, .classes = training->classes},
-                  *options.files);
+    split.rows = read_rows(
+        *validation, own,
+        {.numbers = training->kind == LabelKind::number, .classes = training->classes, .first = training->first},
+        *options.files);
     held.assign(static_cast<std::size_t>(split.rows->table->size()), true);
   }
   for (std::size_t i = 0; i < held.size(); ++i)

@@ -1,12 +1,10 @@
 #include "data/sets/label_file.h"
 
 #include "core/error.h"
-#include "data/sets/class_index.h"
+#include "data/labels.h"
 #include "data/text/utf8.h"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -16,15 +14,8 @@
 namespace lacuna {
 namespace {
 
-constexpr std::string_view blanks = " \t\r";
-
-std::string_view trimmed_line(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
-  return text.substr(0, text.find_last_not_of(blanks) + 1);
-}
-
 std::string_view without_quotes(std::string_view text) {
-  text = trimmed_line(text);
+  text = without_blanks(text);
   const bool quoted = text.size() > 1 && text.front() == '"' && text.back() == '"';
   return quoted ? text.substr(1, text.size() - 2) : text;
 }
@@ -33,12 +24,22 @@ std::string_view without_quotes(std::string_view text) {
 std::pair<std::string, std::string> cut(std::string_view line, std::size_t at, char separator) {
   at = std::min(at, line.size());
   std::string_view rest = line.substr(std::min(at + 1, line.size()));
-  const std::string_view value = trimmed_line(rest);
+  const std::string_view value = without_blanks(rest);
   if (separator != ' ' && value.starts_with('"'))
     rest = value.substr(0, std::min(value.find('"', 1), value.size() - 1) + 1);
   else if (separator != ' ')
     rest = rest.substr(0, rest.find(separator));  // further columns, as boxes
   return {std::string(without_quotes(line.substr(0, at))), std::string(without_quotes(rest))};
+}
+
+/// A label without the numbers of boxes behind it, as in ImageNet's lists: `n01 1 2 3 4 n01 5 6 7 8`.
+std::string without_boxes(const std::string& text) {
+  std::istringstream words(text);
+  std::string label, word;
+  words >> label;
+  while (words >> word)
+    if (word != label && word.find_first_not_of("0123456789.-") != std::string::npos) return text;
+  return label;
 }
 
 std::string_view without_ending(std::string_view path) {
@@ -91,12 +92,11 @@ LabelFile::LabelFile(std::string name, const std::string& text) : name_(std::mov
   std::istringstream lines(text);
   bool tabs = true, commas = true, semicolons = true;
   for (std::string line; std::getline(lines, line);) {
-    if (lines_.empty() && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
-    if (trimmed_line(line).empty()) continue;
+    if (without_blanks(line).empty()) continue;
     tabs = tabs && line.find('\t') != std::string::npos;
     commas = commas && line.find(',') != std::string::npos;
     semicolons = semicolons && line.find(';') != std::string::npos;
-    lines_.emplace_back(trimmed_line(line));
+    lines_.emplace_back(without_blanks(line));
   }
   if (lines_.empty()) reject("{}: expected a file name and a class on each line, or a class alone", name_);
   separator_ = tabs ? '\t' : commas ? ',' : semicolons ? ';' : ' ';
@@ -105,11 +105,8 @@ LabelFile::LabelFile(std::string name, const std::string& text) : name_(std::mov
 std::vector<std::int32_t> LabelFile::labels(const FileTree& tree, const std::vector<std::int32_t>& files,
                                             const std::vector<std::string>& classes) const {
   const ClassIndex index(classes);
-  const auto is_number = [](const std::string& text) {
-    return std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
-  };
   const bool in_order = lines_.size() == files.size() && std::ranges::all_of(lines_, [&](const std::string& line) {
-                          return index.find(line) || is_number(line);
+                          return index.find(line) || whole_number(line);
                         });
   const ImageNames images(tree, files);
   std::vector<std::string> written(files.size());  // class of each image
@@ -140,26 +137,19 @@ std::vector<std::int32_t> LabelFile::labels(const FileTree& tree, const std::vec
              name_, files.size(), lines_.size());
     written = lines_;
   }
-  std::vector<std::int32_t> labels;
+  WrittenLabels different;
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (written[i].empty()) reject("{}: expected a class for {}, got none", name_, tree.origin(files[i]));
-    const std::string& name = written[i];
-    std::optional<std::int32_t> found = index.find(name);
-    if (!found) found = index.find(name.substr(0, name.find(' ')));  // boxes follow, in ImageNet's
-    std::int32_t number = found.value_or(-1);
-    if (!found) {
-      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-      if (error != std::errc{} || end != name.data() + name.size()) number = -1;
-    }
-    const auto count = static_cast<std::int32_t>(classes.size());
-    if (number < 0 || number >= count)
-      reject("{}: expected one of the {} classes of the training images, or a label from 0 to {}, got `{}`{}", name_,
-             count, count - 1, written[i],
-             number == count ? ": the numbers of ImageNet's development kit are of another order; "
-                               "LOC_val_solution.csv or a file of synset names tells the classes"
-                             : "");
-    labels.push_back(number);
+    if (!index.find(written[i])) written[i] = without_boxes(written[i]);
+    different.emplace(written[i], static_cast<std::int64_t>(i));
   }
+  const LabelClasses found({.names = classes, .first = 0}, different,
+                           {.file = name_,
+                            .where = [&](std::int64_t) { return name_; },
+                            .from_one = ": are they from 1? Names tell the classes, as ImageNet's "
+                                        "LOC_val_solution.csv has them; its development kit numbers them otherwise"});
+  std::vector<std::int32_t> labels;
+  for (const std::string& label : written) labels.push_back(found[label]);
   return labels;
 }
 

@@ -1,8 +1,8 @@
 // The data set of words with one label each (named entities): JSON lines with a list of words and a list of labels, or
 // CoNLL's columns.
 #include "data/class_names.h"
+#include "data/labels.h"
 #include "data/text/entity_labels.h"
-#include "data/text/labelled_text.h"
 #include "data/text/split_rows.h"
 #include "data/text/table.h"
 #include "data/text/text_dataset.h"
@@ -15,15 +15,13 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
-#include <set>
 
 namespace lacuna {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int32_t ignored = -100;  // the label of tokens that loss and metrics ignore
-constexpr std::string_view ignored_tag = "-100";
+constexpr std::int32_t ignored = LabelClasses::none;  // the label of tokens that loss and metrics ignore
 
 struct TaggedOptions : TextOptions {
   std::string validation, words = "tokens", tags = "tags", labels;
@@ -51,7 +49,7 @@ TaggedOptions tagged_options(const DatasetOptions& options) {
 struct TaggedFile {
   fs::path path{};
   std::function<std::vector<std::string>(std::int64_t sample)> words;
-  std::vector<std::string> classes{};
+  KnownClasses classes{};
   std::vector<std::int32_t> labels{};
   std::vector<std::int64_t> first{0};  // [samples + 1]: start of each sample's labels
   std::int64_t unlabelled = 0;         // words without a label
@@ -64,12 +62,6 @@ struct Tags {
   std::vector<std::string> names{};
   std::vector<std::int64_t> lines{};
 };
-
-bool are_numbers(const std::set<std::string>& names) {
-  return std::ranges::all_of(names, [](const std::string& name) {
-    return !name.empty() && name.size() < 5 && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
-  });
-}
 
 /// JSON lines, whatever the name of the file is.
 bool is_json(const fs::path& file) {
@@ -122,35 +114,22 @@ TaggedFile read_columns(const fs::path& file, const TaggedOptions& own, Tags& al
   return result;
 }
 
-TaggedFile read_tagged(const fs::path& file, const TaggedOptions& own, std::vector<std::string> classes) {
+TaggedFile read_tagged(const fs::path& file, const TaggedOptions& own, const KnownClasses& known) {
   Tags all;
   TaggedFile result = is_json(file) ? read_json(file, own, all) : read_columns(file, own, all);
   if (all.names.empty()) reject("{}: expected words with labels, got none", file.native());
-  for (std::string& name : all.names)
-    if (std::ranges::find(classes, name) == classes.end()) name = whole_label(name);
-  if (classes.empty()) {
-    std::set<std::string> names(all.names.begin(), all.names.end());
-    names.erase(std::string(ignored_tag));
-    if (names.empty()) reject("{}: expected words with labels, got {} for all", file.native(), ignored_tag);
-    if (are_numbers(names)) {
-      std::int32_t highest = 0;
-      for (const std::string& name : names) highest = std::max(highest, std::stoi(name));
-      for (std::int32_t i = 0; i <= highest; ++i) classes.push_back(std::to_string(i));
-    } else {
-      classes.assign(names.begin(), names.end());
-    }
-  }
-  const std::map<std::string, std::int32_t, std::less<>> numbers = class_numbers(classes);
-  for (std::size_t i = 0; i < all.names.size(); ++i) {
-    const auto found = numbers.find(all.names[i]);
-    const bool has_none = found == numbers.end() && all.names[i] == ignored_tag;
-    if (found == numbers.end() && !has_none)
-      reject("{}:{}: expected one of the labels {} in `{}`, got {}", file.native(), all.lines[i],
-             fmt::join(classes, ", "), own.tags, all.names[i]);
-    result.labels.push_back(has_none ? ignored : found->second);
-    result.unlabelled += has_none ? 1 : 0;
-  }
-  result.classes = std::move(classes);
+  WrittenLabels written;
+  for (std::size_t i = 0; i < all.names.size(); ++i) written.emplace(all.names[i], static_cast<std::int64_t>(i));
+  const LabelClasses classes(
+      known, written,
+      {.file = file.native(),
+       .where =
+           [&](std::int64_t i) { return fmt::format("{}:{}", file.native(), all.lines[static_cast<std::size_t>(i)]); },
+       .column = fmt::format(" in `{}`", own.tags),
+       .may_lack = true});
+  for (const std::string& name : all.names) result.labels.push_back(classes[name]);
+  result.unlabelled = std::ranges::count(result.labels, LabelClasses::none);
+  result.classes = classes.known();
   result.path = file;
   return result;
 }
@@ -158,16 +137,17 @@ TaggedFile read_tagged(const fs::path& file, const TaggedOptions& own, std::vect
 const std::vector<std::string> tagged_extensions{"jsonl", "json", "conll", "bio", "iob", "iob2", "txt", "tsv"};
 
 std::shared_ptr<const TaggedFile> file_of(const TaggedOptions& own, const DatasetOptions& options) {
-  std::vector<std::string> classes = class_names(own.labels);
-  if (options.split == Split::validation && classes.empty()) {
+  KnownClasses known{.names = class_names(own.labels)};
+  if (options.split == Split::validation) {
     DatasetOptions training = options;
     training.split = Split::train;
-    classes = file_of(own, training)->classes;
+    known = file_of(own, training)->classes;
   }
   const fs::path file = source_file(own.validation, options, tagged_extensions);
   return options.files->get<TaggedFile>(
-      fmt::format("{}\n{} {} {}", file.native(), own.words, own.tags, fmt::join(classes, "\n")),
-      [&] { return std::make_shared<const TaggedFile>(read_tagged(file, own, classes)); });
+      fmt::format("{}\n{} {} {}\n{}", file.native(), own.words, own.tags, known.first.value_or(-1),
+                  fmt::join(known.names, "\n")),
+      [&] { return std::make_shared<const TaggedFile>(read_tagged(file, own, known)); });
 }
 
 /// Gives the first piece of a word its label; other pieces and special tokens get `ignored`.
@@ -221,7 +201,7 @@ OpenedTagged open_tagged(const DatasetOptions& options) {
   OpenedTagged opened{own.max_length, tokenizer_of(own, options), file_of(own, options), {}, {}};
   SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
   SampleField labels = per_token("labels", own);
-  labels.below = std::ssize(opened.file->classes);
+  labels.below = std::ssize(opened.file->classes.names);
   labels.padding = ignored;
   fields.push_back(labels);
   const TaggedFile& file = *opened.file;
@@ -235,16 +215,16 @@ OpenedTagged open_tagged(const DatasetOptions& options) {
   opened.info = {.name = "tagged_text",
                  .size = samples_to_use(options, std::ssize(opened.rows)),
                  .fields = std::move(fields),
-                 .classes = file.classes,
+                 .classes = file.classes.names,
                  .vocabulary = opened.tokenizer->vocabulary(),
                  .held_out = split.held_out};
   std::vector<std::string> description;
   if (file.unlabelled > 0)
     description.push_back(
-        fmt::format("{} of {} words have no label ({})", file.unlabelled, file.labels.size(), ignored_tag));
+        fmt::format("{} of {} words have no label ({})", file.unlabelled, file.labels.size(), ignored));
   if (split.held_out) description.push_back(split.description());
   opened.info.description = fmt::format("{}", fmt::join(description, "; "));
-  if (are_entity_labels(file.classes)) opened.info.metrics = {"accuracy", "f1", "precision", "recall"};
+  if (are_entity_labels(file.classes.names)) opened.info.metrics = {"accuracy", "f1", "precision", "recall"};
   return opened;
 }
 

@@ -214,15 +214,15 @@ std::shared_ptr<const LabelledTable> table_of(const OwnTextOptions& own, const D
     return table_of(own, training);
   const fs::path file = split_file(own.validation, options, text_extensions);
   const auto read = [&](const KnownLabels& known, const TextColumns& columns) {
-    const std::string name =
-        fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{} {} {} {}\n{}", file.native(), columns.text, columns.pair, columns.label,
-                    fmt::join(columns.labels, ","), columns.label_separator, columns.separate, columns.table.header,
-                    known.numbers, known.multi_hot, fmt::join(known.classes, "\n"));
+    const std::string name = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{} {} {} {} {}\n{}", file.native(), columns.text,
+                                         columns.pair, columns.label, fmt::join(columns.labels, ","),
+                                         columns.label_separator, columns.separate, columns.table.header, known.numbers,
+                                         known.multi_hot, known.first.value_or(-1), fmt::join(known.classes, "\n"));
     return options.files->get<LabelledTable>(
         name, [&] { return std::make_shared<const LabelledTable>(read_labelled_table(file, columns, known)); });
   };
   KnownLabels known = labels_in(own.labels);
-  if (options.split == Split::train || known.numbers || !known.classes.empty()) {
+  if (options.split == Split::train || known.numbers) {
     const TextColumns columns = columns_of(own, file);
     const bool guessed = own.text.empty() || own.label.empty();
     if (!columns.table.header && guessed && !known.numbers && known.classes.empty())
@@ -236,9 +236,11 @@ std::shared_ptr<const LabelledTable> table_of(const OwnTextOptions& own, const D
     columns = trained->columns;
     columns.table = table;
   }
-  return read(
-      {.numbers = trained->kind == LabelKind::number, .classes = trained->classes, .multi_hot = trained->multi_hot},
-      columns);
+  return read({.numbers = trained->kind == LabelKind::number,
+               .classes = trained->classes,
+               .multi_hot = trained->multi_hot,
+               .first = trained->first},
+              columns);
 }
 
 std::string describe_table(const LabelledTable& table) {

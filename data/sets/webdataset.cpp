@@ -5,6 +5,7 @@
 #include "data/files/file_tree.h"
 #include "data/files/pattern.h"
 #include "data/files/picture_names.h"
+#include "data/labels.h"
 #include "data/sets/image_folder_layout.h"
 
 #include "core/error.h"
@@ -13,7 +14,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -88,15 +88,9 @@ std::string label_in_json(const std::string& text, const std::string& key, const
     value = &*found;
   }
   if (value->is_string()) return value->get<std::string>();
-  if (value->is_number_integer()) return value->dump();
+  if (value->is_number()) return value->dump();
   reject("{}: expected the label as a whole number or a name in `{}`, got {}", origin, key,
          json.is_discarded() ? "no JSON" : value->type_name());
-}
-
-std::string trimmed(std::string text) {
-  text.erase(0, text.find_first_not_of(" \t\r\n"));
-  text.erase(text.find_last_not_of(" \t\r\n") + 1);
-  return text;
 }
 
 /// A path without its last extension, which it may lack.
@@ -146,7 +140,7 @@ Samples samples_in(const FileTree& tree, const std::string& key) {
     }
     samples.images.push_back(static_cast<std::int32_t>(files.image));
     samples.labels.push_back(files.label >= 0
-                                 ? trimmed(tree.read_text(files.label))
+                                 ? std::string(without_blanks(tree.read_text(files.label)))
                                  : label_in_json(tree.read_text(files.json), key, tree.origin(files.json)));
   }
   if (tree.replaced() > 0) samples.others["of a name that comes again in its shard"] = tree.replaced();
@@ -154,49 +148,19 @@ Samples samples_in(const FileTree& tree, const std::string& key) {
   return samples;
 }
 
-std::optional<std::int32_t> number_in(const std::string& text) {
-  std::int32_t value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
-
-/// Maps labels to classes: integers are class indices, from 0 or from 1 on; names are sorted by their bytes.
-std::vector<std::string> classes_of(const Samples& samples, const std::string& source) {
-  const std::set<std::string> names(samples.labels.begin(), samples.labels.end());
-  std::int32_t highest = -1, lowest = 1;
-  for (const std::string& name : names) {
-    const std::optional<std::int32_t> number = number_in(name);
-    if (!number) return {names.begin(), names.end()};
-    highest = std::max(highest, *number);
-    lowest = std::min(lowest, *number);
-  }
-  constexpr std::int32_t most = 1'000'000;
-  if (highest >= most) reject("{}: expected labels below {}, got {}", source, most, highest);
-  std::vector<std::string> classes;
-  for (std::int32_t i = lowest; i <= highest; ++i) classes.push_back(std::to_string(i));
-  return classes;
-}
-
-ImageSplit with_labels(std::shared_ptr<const FileTree> tree, const Samples& samples,
-                       const std::vector<std::string>& classes) {
-  std::map<std::string_view, std::int32_t, std::less<>> numbers;
-  bool are_numbers = false;
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    numbers.emplace(classes[i], static_cast<std::int32_t>(i));
-    are_numbers = are_numbers || number_in(classes[i]);
-  }
+/// The split with the classes of its labels, which become known.
+ImageSplit with_labels(std::shared_ptr<const FileTree> tree, const Samples& samples, const std::string& source,
+                       KnownClasses& known) {
+  WrittenLabels written;
+  for (std::size_t i = 0; i < samples.labels.size(); ++i)
+    written.emplace(samples.labels[i], static_cast<std::int64_t>(i));
   ImageSplit split{std::move(tree), samples.images, {}};
-  for (std::size_t i = 0; i < samples.labels.size(); ++i) {
-    const auto found = numbers.find(samples.labels[i]);
-    const std::optional<std::int32_t> number = found != numbers.end() ? found->second
-                                               : are_numbers          ? std::nullopt
-                                                                      : number_in(samples.labels[i]);
-    if (!number || *number >= std::ssize(classes))
-      reject("{}: expected one of the {} classes, got the label `{}`", split.tree->origin(split.files[i]),
-             classes.size(), samples.labels[i]);
-    split.labels.push_back(*number);
-  }
+  if (written.empty()) return split;
+  const LabelClasses classes(known, written, {.file = source, .where = [&](std::int64_t i) {
+                                                return split.tree->origin(split.files[static_cast<std::size_t>(i)]);
+                                              }});
+  for (const std::string& label : samples.labels) split.labels.push_back(classes[label]);
+  known = classes.known();
   return split;
 }
 
@@ -213,17 +177,17 @@ std::shared_ptr<const Shards> read_shards(const DatasetOptions& options, const s
   const auto tree = FileTree::of_archives(train);
   const Samples samples = samples_in(*tree, own.label);
   if (samples.images.empty()) reject("{}: expected images in the shards, got none", options.path.native());
-  shards->classes = class_names(own.labels);
-  if (shards->classes.empty()) shards->classes = classes_of(samples, options.path.native());
+  KnownClasses known{.names = class_names(own.labels)};
+  shards->train = with_labels(tree, samples, options.path.native(), known);
+  shards->classes = known.names;
   if (shards->classes.size() < 2)
     reject("{}: expected two classes at least, got {}", options.path.native(), fmt::join(shards->classes, ", "));
-  shards->train = with_labels(tree, samples, shards->classes);
   const double fraction = own.val_fraction;
   if (!validation.empty()) {
     if (fraction != usual_fraction)
       reject("data.val_fraction is {}, but there are shards to evaluate on: {}", fraction, validation.front().native());
     const auto other = FileTree::of_archives(validation);
-    shards->validation = with_labels(other, samples_in(*other, own.label), shards->classes);
+    shards->validation = with_labels(other, samples_in(*other, own.label), validation.front().native(), known);
     if (shards->validation.files.empty())
       reject("{}: expected images in the shards, got none", validation.front().native());
   } else if (options.hold_out == HoldOut::none) {

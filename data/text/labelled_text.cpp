@@ -1,7 +1,7 @@
 #include "data/text/labelled_text.h"
 
 #include "core/error.h"
-#include "core/text.h"
+#include "data/labels.h"
 #include "data/text/utf8.h"
 
 #include <fmt/ranges.h>
@@ -9,9 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <optional>
-#include <set>
 #include <type_traits>
 
 namespace lacuna {
@@ -36,45 +34,11 @@ bool is_blank(std::string_view text) {
   return true;
 }
 
-std::string some(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 12;
-  if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
-  return fmt::format("{}, ... ({} in all)", fmt::join(names.begin(), names.begin() + most, ", "), names.size());
-}
-
 /// Labels as written in the file, before their kind is known.
 struct RawLabels {
   std::vector<Cell> cells;
   std::vector<std::int64_t> lines;
 };
-
-/// Class names in the order of their indices.
-std::vector<std::string> classes_in(const RawLabels& raw, const std::filesystem::path& path) {
-  std::set<std::string> names;
-  for (const Cell& cell : raw.cells) {
-    if (cell.is_list)
-      names.insert(cell.items.begin(), cell.items.end());
-    else
-      names.insert(cell.text);
-  }
-  std::int64_t lowest = std::numeric_limits<std::int64_t>::max(), highest = -1;
-  constexpr std::int64_t most = 1'000'000;
-  for (const std::string& name : names) {
-    const std::optional<std::int64_t> number = number_in<std::int64_t>(name);
-    if (!number || *number < 0 || *number >= most || std::to_string(*number) != name)
-      return {names.begin(), names.end()};
-    lowest = std::min(lowest, *number);
-    highest = std::max(highest, *number);
-  }
-  if (highest - lowest >= 2 * std::ssize(names) + 8)
-    reject(
-        "{}: expected labels from {} to {}, as {} different ones should be, got {}: data.labels=numbers predicts "
-        "numbers as they are, and data.labels with the names of all classes takes them as names",
-        path.native(), lowest, lowest + std::ssize(names) - 1, names.size(), highest);
-  std::vector<std::string> numbered;
-  for (std::int64_t i = lowest; i <= highest; ++i) numbered.push_back(std::to_string(i));
-  return numbered;
-}
 
 bool are_all_numbers(const RawLabels& raw) {
   return std::ranges::all_of(
@@ -84,29 +48,8 @@ bool are_all_numbers(const RawLabels& raw) {
 /// Whether labels must be regression targets, because some have a fraction.
 bool are_fractions(const RawLabels& raw) {
   return are_all_numbers(raw) && std::ranges::any_of(raw.cells, [](const Cell& cell) {
-           return !number_in<std::int64_t>(whole_label(cell.text)).has_value();
+           return !number_in<std::int64_t>(plain_label(cell.text)).has_value();
          });
-}
-
-/// Whether a label stands for a missing one, as programs write it.
-bool is_missing(const std::string& label, bool among_numbers) {
-  const std::string name = lower_case(label);
-  return name == "nan" || name == "null" || name == "<na>" || name == "#n/a" ||
-         (among_numbers && (name == "none" || name == "na" || name == "n/a"));
-}
-
-/// Refuses labels that stand for missing ones, where the classes are to be found out.
-void refuse_missing(const RawLabels& raw, const std::filesystem::path& path, const std::string& column) {
-  const bool among_numbers = std::ranges::any_of(
-      raw.cells, [](const Cell& cell) { return !cell.is_list && number_in<double>(cell.text).has_value(); });
-  for (std::size_t i = 0; i < raw.cells.size(); ++i) {
-    const Cell& cell = raw.cells[i];
-    const auto missing = [&](const std::string& label) { return is_missing(label, among_numbers); };
-    const auto item = std::ranges::find_if(cell.items, missing);
-    if (!missing(cell.text) && item == cell.items.end()) continue;
-    reject("{}:{}: expected a label in `{}`, got {}: leave such rows out, or name it among the classes in data.labels",
-           path.native(), raw.lines[i], column, item == cell.items.end() ? cell.text : *item);
-  }
 }
 
 /// Whether every list has a 0 or 1 for each class. Lists of class numbers have no number twice, and are rising where
@@ -117,9 +60,9 @@ bool are_multi_hot(const RawLabels& raw) {
   for (const Cell& cell : raw.cells) {
     if (!cell.is_list || cell.items.size() != classes || classes < 2) return false;
     for (const std::string& item : cell.items)
-      if (const std::string flag = whole_label(item); flag != "0" && flag != "1") return false;
+      if (const std::string flag = plain_label(item); flag != "0" && flag != "1") return false;
     no_list_of_numbers =
-        no_list_of_numbers || cell.items.size() > 2 || whole_label(cell.items[0]) >= whole_label(cell.items[1]);
+        no_list_of_numbers || cell.items.size() > 2 || plain_label(cell.items[0]) >= plain_label(cell.items[1]);
   }
   return no_list_of_numbers;
 }
@@ -131,9 +74,9 @@ void take_multi_hot(const std::vector<std::string>& classes, const std::filesyst
     const std::vector<std::string>& flags = raw.cells[i].items;
     if (flags.size() != classes.size())
       reject("{}:{}: expected a 0 or 1 for each of {} classes ({}), got {} of them", path.native(), raw.lines[i],
-             classes.size(), some(classes), flags.size());
+             classes.size(), some_names(classes), flags.size());
     for (std::size_t c = 0; c < flags.size(); ++c) {
-      const std::string flag = whole_label(flags[c]);
+      const std::string flag = plain_label(flags[c]);
       if (flag != "0" && flag != "1")
         reject("{}:{}: expected 0 or 1 for the class {}, got {}", path.native(), raw.lines[i], classes[c], flags[c]);
       if (flag == "1") marked.push_back(classes[c]);
@@ -176,39 +119,18 @@ void take_lists(RawLabels& raw) {
   raw.cells = std::move(lists);
 }
 
-}  // namespace
-
-std::map<std::string, std::int32_t, std::less<>> class_numbers(const std::vector<std::string>& classes) {
-  std::map<std::string, std::int32_t, std::less<>> numbers;
-  const bool has_numbers =
-      std::ranges::any_of(classes, [](const std::string& name) { return number_in<double>(name).has_value(); });
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    numbers.emplace(classes[i], static_cast<std::int32_t>(i));
-    if (!has_numbers) numbers.emplace(std::to_string(i), static_cast<std::int32_t>(i));
-  }
-  return numbers;
-}
-
-namespace {
-
 /// The labels of a cell as a list, without empty ones.
 Cell split_labels(const Cell& cell, const std::string& separator) {
   Cell list{.text = {}, .items = cell.items, .is_list = true};
   if (cell.is_list) return list;
   for (std::size_t begin = 0; begin <= cell.text.size();) {
     const std::size_t end = std::min(cell.text.find(separator, begin), cell.text.size());
-    std::string name = cell.text.substr(begin, end - begin);
-    name.erase(0, name.find_first_not_of(' '));
-    name.erase(name.find_last_not_of(' ') + 1);
-    if (!name.empty()) list.items.push_back(std::move(name));
+    const std::string_view name = without_blanks(std::string_view(cell.text).substr(begin, end - begin));
+    if (!name.empty()) list.items.emplace_back(name);
     begin = end + separator.size();
   }
   return list;
 }
-
-}  // namespace
-
-namespace {
 
 /// The labels of all rows, whose texts are checked.
 RawLabels scan_rows(Table& table, const TextColumns& columns) {
@@ -240,6 +162,7 @@ RawLabels scan_rows(Table& table, const TextColumns& columns) {
     } else if (!columns.label_separator.empty()) {
       label = split_labels(label, columns.label_separator);
     }
+    label.text = without_blanks(label.text);
     if (has_label && !label.is_list && label.text.empty())
       reject("{}: expected a label in `{}`, got none: of {} columns the row has {}", at(row.line), columns.label,
              table.columns().size(), row.columns);
@@ -267,13 +190,6 @@ std::vector<float> numbers_in(const RawLabels& raw, const std::filesystem::path&
 
 }  // namespace
 
-std::string whole_label(const std::string& label) {
-  if (label.find('.') == std::string::npos) return label;
-  const std::optional<double> number = number_in<double>(label);
-  if (!number || std::floor(*number) != *number || std::abs(*number) > 0x1p53) return label;
-  return std::to_string(static_cast<std::int64_t>(*number));
-}
-
 LabelledTable read_labelled_table(const std::filesystem::path& path, const TextColumns& columns,
                                   const KnownLabels& known) {
   LabelledTable result;
@@ -288,7 +204,6 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const TextC
   }
   const bool is_open = known.classes.empty();
   if (!known.numbers && columns.table.format != TableFormat::json_lines) take_lists(raw);
-  if (!known.numbers && is_open) refuse_missing(raw, path, columns.label);
   if (known.numbers || (is_open && are_fractions(raw))) {
     result.kind = LabelKind::number;
     result.numbers = numbers_in(raw, path, columns.label);
@@ -302,36 +217,39 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const TextC
       for (std::size_t i = 0; i < raw.cells.front().items.size(); ++i) result.classes.push_back(std::to_string(i));
     for (const std::string& column : columns.labels)
       if (std::ranges::find(result.classes, column) == result.classes.end())
-        reject("{}: expected columns that are named as the classes {}, got {}", path.native(), some(result.classes),
-               some(columns.labels));
+        reject("{}: expected columns that are named as the classes {}, got {}", path.native(),
+               some_names(result.classes), some_names(columns.labels));
     // A column is a class by its name, wherever that stands among the classes.
     take_multi_hot(columns.labels.empty() ? result.classes : columns.labels, path, raw);
-  } else if (is_open) {
-    for (Cell& cell : raw.cells) {
-      cell.text = whole_label(cell.text);
-      for (std::string& item : cell.items) item = whole_label(item);
-    }
-    result.classes = classes_in(raw, path);
   }
+  WrittenLabels written;
+  for (std::size_t i = 0; i < raw.cells.size(); ++i) {
+    const Cell& cell = raw.cells[i];
+    if (!cell.is_list) written.emplace(cell.text, static_cast<std::int64_t>(i));
+    for (const std::string& item : cell.items) written.emplace(item, static_cast<std::int64_t>(i));
+  }
+  const LabelClasses classes({.names = result.classes, .first = known.first}, written,
+                             {.file = path.native(),
+                              .where =
+                                  [&](std::int64_t row) {
+                                    return fmt::format("{}:{}", path.native(),
+                                                       raw.lines[static_cast<std::size_t>(row)]);
+                                  },
+                              .column = fmt::format(" in `{}`", columns.label)});
+  result.classes = classes.names();
+  result.first = classes.known().first;
   if (is_open && !columns.separate && result.kind == LabelKind::one_class && result.classes.size() < 2)
     reject(
         "{}: expected two classes at least in `{}`, got {} alone: data.label names another column, data.labels all "
         "classes, and data.labels=numbers predicts numbers",
         path.native(), columns.label, result.classes.front());
-  const std::map<std::string, std::int32_t, std::less<>> numbers = class_numbers(result.classes);
-  const auto number_of = [&](const std::string& name, std::int64_t line) {
-    for (const std::string& label : {name, whole_label(name)})
-      if (const auto found = numbers.find(label); found != numbers.end()) return found->second;
-    reject("{}:{}: expected one of the labels {} in `{}`, got {}; data.labels names all classes", path.native(), line,
-           some(result.classes), columns.label, name);
-  };
   for (std::size_t i = 0; i < raw.cells.size(); ++i) {
     if (result.kind == LabelKind::one_class) {
-      result.labels.push_back(number_of(raw.cells[i].text, raw.lines[i]));
+      result.labels.push_back(classes[raw.cells[i].text]);
       continue;
     }
     std::vector<std::int32_t>& several = result.several.emplace_back();
-    for (const std::string& name : raw.cells[i].items) several.push_back(number_of(name, raw.lines[i]));
+    for (const std::string& name : raw.cells[i].items) several.push_back(classes[name]);
   }
   return result;
 }

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +35,7 @@ struct LabelledTable {
   std::vector<std::int32_t> labels;                // [rows], for LabelKind::one_class
   std::vector<std::vector<std::int32_t>> several;  // [rows], for LabelKind::several_classes
   bool multi_hot = false;                          // whether lists of labels had a 0 or 1 for each class
+  std::optional<std::int64_t> first{};             // as in KnownClasses
 };
 
 /// The labels that the configuration gives.
@@ -42,21 +43,14 @@ struct KnownLabels {
   bool numbers = false;                // labels are regression targets
   std::vector<std::string> classes{};  // class names, in order; empty: taken from the file
   bool multi_hot = false;              // as in LabelledTable, of the rows to train on
+  std::optional<std::int64_t> first{};
 };
 
-/// Maps labels as written in a file to class indices: class names and, if no name is a number, the indices themselves.
-std::map<std::string, std::int32_t, std::less<>> class_numbers(const std::vector<std::string>& classes);
-
-/// Reads a file once. Labels are class names, whole numbers (1.0 is 1), other numbers (regression targets), lists of
-/// names, or lists with a 0 or 1 for each class. Unknown classes are sorted by number, or else by the bytes of their
-/// names; those between the least and the greatest number belong to them. Rejects malformed rows, empty texts, labels
-/// that stand for a missing one (nan), a class alone, and labels outside the known classes; the message names file and
-/// line.
+/// Reads a file once. Labels are those of classes (data/labels.h), numbers with fractions (regression targets), lists
+/// of classes, or lists with a 0 or 1 for each class. Rejects malformed rows, empty texts and a class alone; the
+/// message names file and line.
 LabelledTable read_labelled_table(const std::filesystem::path& path, const TextColumns& columns,
                                   const KnownLabels& known);
-
-/// A label as whole number without a fraction, as 1 for 1.0; others as they are.
-std::string whole_label(const std::string& label);
 
 /// The field `labels` of a kind: one class i64 [], several classes f32 [classes] (0 or 1), number f32 [].
 SampleField label_field(LabelKind kind, std::int64_t classes);

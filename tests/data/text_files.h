@@ -24,7 +24,7 @@ class Files {
       lines += std::string(token) + "\n";
     write("vocab.txt", lines);
   }
-  void write(const std::string& name, std::string_view text) {
+  void write(const std::string& name, std::string_view text) const {
     const std::filesystem::path path = folder_ / name;
     std::filesystem::create_directories(path.parent_path());
     write_file(path, text);

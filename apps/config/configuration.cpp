@@ -269,8 +269,12 @@ void take_classes(const std::vector<std::string>& labels, bool evaluates, Experi
   const std::vector<std::string> names = in_order_of_model(*joined, labels, classes);
   if (names == classes) return;
   const bool is_same = joined->is_same(std::ssize(labels));
+  const std::string lists = both_lists(labels, classes);
   try {
     set(names);
+    if (joined->by_place)
+      experiment.notes.push_back(
+          fmt::format("classes are joined by number, since names are on one side alone: {}", lists));
   } catch (const Error&) {  // folders that are called by numbers
     if (!is_same) throw;
     settings.erase(std::string(list->name));

@@ -25,8 +25,9 @@ struct Experiment : Configuration {
     int index_on_machine = 0;
   };
 
-  DatasetInfo samples{};            // of the training split
-  ModelDescription architecture{};  // of the model, for the data set's classes
+  DatasetInfo samples{};             // of the training split
+  std::vector<std::string> notes{};  // on how the data was read, for people
+  ModelDescription architecture{};   // of the model, for the data set's classes
   /// The model on `meta` that the checks have built, for the first setup there, which takes it.
   std::shared_ptr<std::unique_ptr<lacuna::Model>> checked = std::make_shared<std::unique_ptr<lacuna::Model>>();
   std::string weights{};             // file or folder with the initial weights; empty: random ones

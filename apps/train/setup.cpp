@@ -207,6 +207,7 @@ MadeModel make_model(const Experiment& experiment, Device device, bool new_head)
     made.model = experiment.architecture.build(
         {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = type, .formats = formats});
   if (!experiment.weights.empty()) load_base(experiment, new_head, made);
+  made.notes.insert(made.notes.end(), experiment.notes.begin(), experiment.notes.end());
   if (experiment.adapter.used()) made.adapter = adapt(experiment, *made.model, new_head, made.notes);
   return made;
 }

@@ -33,6 +33,10 @@ TEST_CASE("classes are joined by name, and by place where a side has numbers alo
            Case{{"neg", "mid", "pos"}, {"0", "2"}, Numbers{0, 2}, true},
            Case{{"neg", "mid", "pos"}, {"1", "2", "3"}, Numbers{0, 1, 2}, true},
            Case{{"neg", "mid", "pos"}, {"1", "3"}, {}},
+           Case{{"neg", "mid", "pos"}, {"1", "2"}, {}},  // from 0 or from 1
+           Case{{"neg", "mid", "pos"}, {"0", "1"}, Numbers{0, 1}, true},
+           Case{{"0.0", "1.0", "10.0"}, {"1", "10"}, Numbers{1, 2}},
+           Case{{"neg ", "mid", "pos"}, {"Neg", "mid", "pos"}, Numbers{0, 1, 2}},
            Case{{"LABEL_0", "LABEL_1", "LABEL_2"}, {"a", "b", "c"}, Numbers{0, 1, 2}, true},
        }) {
     CAPTURE(both_lists(one.model, one.data));
@@ -42,6 +46,9 @@ TEST_CASE("classes are joined by name, and by place where a side has numbers alo
     CHECK(joined->numbers == *one.numbers);
     CHECK(joined->by_place == one.by_place);
   }
+  const Names tags{"O", "B-PER", "I-PER"};
+  for (const Names& numbers : {Names{"0", "1"}, Names{"1", "2", "3"}})
+    CHECK(in_order_of_model(*join_classes(tags, 3, numbers), tags, numbers) == tags);
   CHECK(in_order_of_model(*join_classes({"Cat", "dog", "fox"}, 3, {"fox", "cat"}), {"Cat", "dog", "fox"},
                           {"fox", "cat"}) == Names{"cat", "dog", "fox"});
 }

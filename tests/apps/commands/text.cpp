@@ -142,6 +142,7 @@ TEST_CASE("text: an evaluation joins classes by name; training on others starts 
   const nlohmann::json by_place = eval("train.csv").json();
   CHECK(by_place.at("val_accuracy") == 1.0);
   CHECK(by_place.at("notes").size() == 1);
+  CHECK(by_place.dump().find("\"pos\"") != std::string::npos);  // the model's names are the names
 
   const std::string others = "text,label\ngood film,happy\nbad film,sad\ngood,happy\nbad,sad\n";
   write_file(folder / "train.csv", others);

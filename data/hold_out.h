@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lacuna {
@@ -24,7 +25,13 @@ enum class HoldOut : std::uint8_t {
 struct HeldOut {
   std::vector<std::string> names;  // held out
   std::int64_t trained_on = 0;     // samples
+  bool are_texts = false;          // names are whole texts, of which a run records the hashes alone
+  bool are_hashes = false;         // names are hash_of_text of such
 };
+/// In hexadecimal digits.
+std::string hash_of_text(std::string_view text);
+/// A phrase for descriptions, with the share that is held out.
+std::string describe_held_out(const HeldOut& sides, double fraction);
 
 struct HoldOutOptions {
   HoldOut how = HoldOut::by_name;
@@ -35,8 +42,9 @@ struct HoldOutOptions {
 
 /// Marks the samples held out. `names` are those within a class, so that a sample keeps its side when its class
 /// changes; `paths` are those that HeldOut has. By name, each sample is held out with a probability of `fraction`; of a
-/// class that lost none, or all, the one with the least, or greatest, hash changes its side. Those of `options.before`
-/// stay held out, and their classes need no further one. A class of one sample is trained on.
+/// class that lost none, or all, the one with the least, or greatest, hash changes its side. A class of one sample is
+/// trained on. Those of `options.before` stay held out, whatever their classes are now, and no class needs a further
+/// one.
 std::vector<bool> held_out(const std::vector<std::string>& names, const std::vector<std::string>& paths,
                            const std::vector<std::int32_t>& labels, const HoldOutOptions& options);
 

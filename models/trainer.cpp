@@ -181,12 +181,13 @@ std::int64_t Trainer::resume(const std::filesystem::path& folder) {
   for (const auto& [key, value] : options_.identity)
     if (const auto had = progress.identity.find(key); had == progress.identity.end() || had->second != value)
       differences +=
-          fmt::format("\n  {}: {}, now {}", key, had == progress.identity.end() ? "none" : had->second, value);
+          fmt::format("\n  {}: {}, now {}", key == "data.train_size" ? "samples to train on (data.train_size)" : key,
+                      had == progress.identity.end() ? "none" : had->second, value);
   if (!differences.empty())
     reject(
         "{}: a run cannot be resumed with other values of these, which the order of the samples and the random numbers "
-        "follow from:{}",
-        folder.string(), differences);
+        "follow from:{}\nA new run with model.from={} trains on from its weights",
+        folder.string(), differences, folder.string());
   if (progress.totals.samples > 0 && progress.epochs_evaluated >= options_.epochs)
     reject(
         "{}: the run is within epoch {}, and train.epochs is {}; give {} or more, and train.steps={} besides to end it "

@@ -201,8 +201,9 @@ class Eval {
     if (given("val_fraction")) return;
     if (of_no_run) experiment.data.source.hold_out = HoldOut::none;
     if (!point) return;
-    const std::string changed = follow_held_out(point->run, given("path"), experiment);
-    if (!changed.empty() && ranks.rank() == 0) print_error(fmt::format("lacuna: warning: {}\n", changed));
+    const auto [note, warning] = follow_held_out(point->run, given("path"), experiment);
+    if (!note.empty() && ranks.rank() == 0) print_error(fmt::format("lacuna: note: {}\n", note));
+    if (!warning.empty() && ranks.rank() == 0) print_error(fmt::format("lacuna: warning: {}\n", warning));
   }
 
   static bool names_data(const std::string& change) {

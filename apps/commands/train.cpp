@@ -90,7 +90,7 @@ class Train {
     for (const std::string& change : configuration_.overrides())
       if (sets(change, "output", "dir") && !fs::equivalent(experiment.output.dir, point.run, failed))
         reject("{}: a resumed run stays in its folder, {}", change, point.run.string());
-    if (const std::string changed = follow_held_out(point.run, false, experiment);
+    if (const std::string changed = follow_held_out(point.run, false, experiment).warning;
         !changed.empty() && ranks.rank() == 0)
       print_error(fmt::format("lacuna: warning: {}\n", changed));
     experiment.output.dir = point.run.string();

@@ -24,10 +24,14 @@ std::optional<HeldOut> read_held_out(const fs::path& file) {
   HeldOut held;
   try {
     held.trained_on = json.at("trained_on").get<std::int64_t>();
-    held.names = json.at("names").get<Samples>();
+    held.are_hashes = json.contains("hashes");
+    held.names = json.at(held.are_hashes ? "hashes" : "names").get<Samples>();
   } catch (const nlohmann::json::exception&) {
-    reject("{}: expected names and trained_on, as the run has written: remove the file to draw them anew",
-           file.string());
+    reject(
+        "{}: expected names and trained_on, as the run has written: without the file, a draw takes its place that may "
+        "hold "
+        "out samples that were trained on",
+        file.string());
   }
   std::ranges::sort(held.names);
   return held;
@@ -46,36 +50,86 @@ std::string first_of(const Samples& names) {
                      names.size() > most ? ", ..." : "");
 }
 
+/// The names in the form of those that a run has recorded.
+Samples names_as(const HeldOut& then, const HeldOut& now) {
+  Samples names = now.names;
+  if (then.are_hashes && now.are_texts) std::ranges::transform(now.names, names.begin(), hash_of_text);
+  std::ranges::sort(names);
+  return names;
+}
+
+/// The path within the first folder, which is that of the class where pictures lie in such.
+std::string_view within_folder(std::string_view path) { return path.substr(path.find('/') + 1); }
+
+/// Takes those out of both lists that lie in another folder now; returns them.
+Samples take_moved(Samples& fresh, Samples& gone) {
+  Samples moved;
+  std::erase_if(fresh, [&](const std::string& name) {
+    const auto was =
+        std::ranges::find_if(gone, [&](const std::string& old) { return within_folder(old) == within_folder(name); });
+    if (was == gone.end()) return false;
+    gone.erase(was);
+    moved.push_back(name);
+    return true;
+  });
+  return moved;
+}
+
+/// How the samples differ from those of the run; empty if they do not.
+std::string changes_since(const HeldOut& then, const HeldOut& now, const Samples& names) {
+  Samples fresh = only_in(names, then.names), gone = only_in(then.names, names);
+  std::vector<std::string> changes;
+  const auto tell = [&](const Samples& of, std::string_view what) {
+    if (of.empty()) return;
+    changes.push_back(fmt::format("{} {}{}", of.size(), what, now.are_texts ? "" : fmt::format(" ({})", first_of(of))));
+  };
+  if (const std::int64_t more = now.trained_on - then.trained_on; more != 0)
+    changes.push_back(fmt::format("{} {} to train on", std::abs(more), more > 0 ? "more" : "fewer"));
+  if (!now.are_texts) tell(take_moved(fresh, gone), "held out that lie in another folder");
+  tell(fresh, "newly held out");
+  tell(gone, "no longer held out");
+  return fmt::format("{}", fmt::join(changes, ", "));
+}
+
 }  // namespace
 
-std::string follow_held_out(const fs::path& folder, bool data_given, Experiment& experiment) {
+FollowedSamples follow_held_out(const fs::path& folder, bool data_given, Experiment& experiment) {
   HoldOut& how = experiment.data.source.hold_out;
   if (!experiment.samples.held_out) return {};
+  const std::string path = experiment.data.source.path.string();
   const std::optional<HeldOut> then = read_held_out(folder / "held_out.json");
   if (!then) {
     how = data_given ? HoldOut::none : HoldOut::by_place;
-    if (!data_given)
-      experiment.samples.size = describe_dataset(experiment.data.name, dataset_options(experiment, Split::train)).size;
+    if (data_given)
+      return {.note =
+                  fmt::format("{}: all samples are evaluated, since the run has recorded none that it held out", path)};
+    experiment.samples.size = describe_dataset(experiment.data.name, dataset_options(experiment, Split::train)).size;
     return {};
   }
   experiment.data.source.held_out_before = std::make_shared<const HeldOut>(*then);
   const DatasetInfo kept = describe_dataset(experiment.data.name, dataset_options(experiment, Split::train));
-  Samples names = kept.held_out->names;
-  std::ranges::sort(names);
-  if (data_given && (names != then->names || kept.held_out->trained_on != then->trained_on)) {
-    how = HoldOut::none;
-    return {};
-  }
+  const Samples names = names_as(*then, *kept.held_out);
+  const std::string changes = changes_since(*then, *kept.held_out, names);
   experiment.samples.size = kept.size;
-  const Samples fresh = only_in(names, then->names), gone = only_in(then->names, names);
-  const std::int64_t more = kept.held_out->trained_on - then->trained_on;
-  std::vector<std::string> changes;
-  if (more != 0) changes.push_back(fmt::format("{} {} to train on", std::abs(more), more > 0 ? "more" : "fewer"));
-  if (!fresh.empty()) changes.push_back(fmt::format("{} newly held out ({})", fresh.size(), first_of(fresh)));
-  if (!gone.empty()) changes.push_back(fmt::format("{} no longer held out ({})", gone.size(), first_of(gone)));
-  if (changes.empty()) return {};
-  return fmt::format("{}: the samples have changed since the run began: {}", experiment.data.source.path.string(),
-                     fmt::join(changes, ", "));
+  if (!data_given && changes.empty()) return {};
+  if (!data_given)
+    return {.warning = fmt::format("{}: the samples have changed since the run began: {}", path, changes)};
+  const std::int64_t all = std::ssize(names) + kept.held_out->trained_on, known = std::ssize(then->names);
+  const std::int64_t found = known - std::ssize(only_in(then->names, names));
+  if (2 * found < known) {
+    how = HoldOut::none;
+    if (found == 0)
+      return {.note = fmt::format("{}: all {} samples are evaluated: none of those that the run held out is among them",
+                                  path, all)};
+    return {.warning =
+                fmt::format("{}: all {} samples are evaluated: {} of the {} that the run held out are among them, "
+                            "and others may have been trained on",
+                            path, all, found, known)};
+  }
+  const std::string evaluated =
+      fmt::format("{}: {} of {} samples are evaluated, as the run held them out", path, names.size(), all);
+  if (changes.empty()) return {.note = evaluated};
+  return {.warning = fmt::format("{}; its samples have changed: {}", evaluated, changes)};
 }
 
 void save_held_out(const fs::path& folder, const Experiment& experiment, const DatasetInfo& samples) {
@@ -85,9 +139,12 @@ void save_held_out(const fs::path& folder, const Experiment& experiment, const D
     fs::remove(file, ignored);
     return;
   }
+  const HeldOut& held = *samples.held_out;
+  Samples names = held.names;
+  if (held.are_texts) std::ranges::transform(held.names, names.begin(), hash_of_text);
   const nlohmann::ordered_json json{{"seed", experiment.data.source.seed},
-                                    {"trained_on", samples.held_out->trained_on},
-                                    {"names", samples.held_out->names}};
+                                    {"trained_on", held.trained_on},
+                                    {held.are_texts ? "hashes" : "names", names}};
   write_file_atomically(file, json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 

@@ -366,7 +366,7 @@ ImageFolderLayout find_images(const ImageFolderOptions& options) {
     if (layout.validation.files.empty())
       reject("{}: no image can be held out for evaluation, since each class has one: data.validation names a folder",
              options.path.native());
-    evaluated = fmt::format("held out of each class by data.val_fraction={}", options.hold_out.fraction);
+    evaluated = describe_held_out(*layout.held_out, options.hold_out.fraction);
   }
   std::vector<std::string> left_out;
   if (!train.files.empty())

@@ -204,9 +204,10 @@ TableSplit split_of(const DatasetOptions& options) {
             ? "numbers to predict"
             : fmt::format("{} classes{}", training->classes.size(),
                           training->kind == LabelKind::several_classes ? ", any number of them an image" : ""),
-        validation ? fmt::format("evaluated on {}", validation->native())
-                   : fmt::format("{} images held out for evaluation by data.val_fraction={}",
-                                 std::ranges::count(held, true), fraction));
+        validation       ? fmt::format("evaluated on {}", validation->native())
+        : split.held_out ? fmt::format("{} to evaluate on, {}", split.held_out->names.size(),
+                                       describe_held_out(*split.held_out, fraction))
+                         : "evaluated on all");
   return split;
 }
 

@@ -221,8 +221,9 @@ std::shared_ptr<const Shards> read_shards(const DatasetOptions& options, const s
       options.path.native(), train.size(), shards->classes.size(),
       shards->train.files.size() + (shards->held_out || !validation.empty() ? shards->validation.files.size() : 0),
       shards->train.files.size(), shards->validation.files.size(),
-      validation.empty() ? fmt::format("held out of each class by data.val_fraction={}", fraction)
-                         : fmt::format("{} shards", validation.size()),
+      shards->held_out     ? describe_held_out(*shards->held_out, fraction)
+      : validation.empty() ? "all, in an evaluation"
+                           : fmt::format("{} shards", validation.size()),
       left_out.empty() ? "" : "; ", left_out);
   return shards;
 }

@@ -10,7 +10,9 @@
 namespace lacuna {
 
 std::string SplitRows::description() const {
-  return held_out ? fmt::format("{} rows held out for evaluation", held_out->names.size()) : "";
+  return held_out
+             ? fmt::format("{} rows to evaluate on, {}", held_out->names.size(), describe_held_out(*held_out, fraction))
+             : "";
 }
 
 std::filesystem::path source_file(const std::string& validation, const DatasetOptions& options,
@@ -24,7 +26,7 @@ SplitRows split_rows(const TextRows& rows, double val_fraction, const DatasetOpt
   const bool is_training = options.split == Split::train;
   if (!rows.evaluated.empty() && val_fraction != usual_fraction)
     reject("data.val_fraction is {}, but {} has texts to evaluate on", val_fraction, rows.evaluated.native());
-  SplitRows split;
+  SplitRows split{.fraction = val_fraction};
   std::vector<bool> held(static_cast<std::size_t>(rows.count), !is_training);
   if (rows.evaluated.empty() && options.hold_out != HoldOut::none) {
     std::vector<std::int32_t> strata = rows.labels;
@@ -38,6 +40,7 @@ SplitRows split_rows(const TextRows& rows, double val_fraction, const DatasetOpt
     if (sides->names.empty() && !is_training)
       reject("{}: no text can be held out for evaluation, since each class has one: data.validation names a file",
              rows.file.native());
+    sides->are_texts = true;
     sides->trained_on = std::ssize(held) - std::ssize(sides->names);
     if (!sides->names.empty()) split.held_out = std::move(sides);
   }

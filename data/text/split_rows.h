@@ -32,6 +32,7 @@ struct TextRows {
 struct SplitRows {
   std::vector<std::int32_t> rows{};
   std::shared_ptr<const HeldOut> held_out{};  // null: none of the file's rows is
+  double fraction = 0;
 
   /// A phrase for the description; empty if nothing is held out.
   std::string description() const;

@@ -57,6 +57,20 @@ TEST_CASE("text: without a file to evaluate on, texts are held out by themselves
   CHECK(held() != first);
   options.seed = 1;
 
+  // A run that recorded hashes goes on with the same texts, and so does one that recorded the texts.
+  test::write_file(folder / "reviews.tsv", rows());
+  for (const bool are_hashes : {true, false}) {
+    auto before = std::make_shared<HeldOut>(HeldOut{.names = {"good film 0", "bad film 1"}, .are_hashes = are_hashes});
+    if (are_hashes)
+      for (std::string& name : before->names) name = hash_of_text(name);
+    options.held_out_before = before;
+    const std::set<std::string> again = held();
+    CHECK(again.contains("good film 0"));
+    CHECK(again.contains("bad film 1"));
+  }
+  options.held_out_before = nullptr;
+  test::write_file(folder / "reviews.tsv", rows("a new film\ta\nand another\tb\n"));
+
   // An evaluation alone takes all; a file to evaluate on stands in place of the fraction.
   options.hold_out = HoldOut::none;
   CHECK(open(Split::validation)->size() == 62);

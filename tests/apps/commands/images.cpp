@@ -107,9 +107,38 @@ TEST_CASE("pictures: the held-out part stays the same, and a run reports changes
   CHECK(read_json(folder / "r/classes.json").at("samples") == held.size());
   // The same files at another place; others are evaluated whole.
   fs::copy(folder / "pictures", folder / "moved", fs::copy_options::recursive);
+  const CommandResult moved = evaluate({"data.path=moved"});
+  CHECK(moved.json().at("samples") == held.size());
+  lacuna::test::check_says(moved.error, "of 24");
+  // A copy with one more or fewer is still the run's data.
+  write_picture(folder / "moved/red/new.ppm", 200, 1);
+  const CommandResult grown = evaluate({"data.path=moved"});
+  CHECK(grown.json().at("samples").get<std::size_t>() <= held.size() + 1);
+  lacuna::test::check_says(grown.error, "of 25");
+  fs::remove(folder / "moved/red/new.ppm");
+  for (const fs::directory_entry& file : fs::directory_iterator(folder / "moved/red"))
+    if (!held.contains("red/" + file.path().filename().string())) {
+      fs::remove(file);
+      break;
+    }
   CHECK(evaluate({"data.path=moved"}).json().at("samples") == held.size());
-  fs::remove(folder / "moved/red/1.ppm");
-  CHECK(evaluate({"data.path=moved"}).json().at("samples") == 23);
+  // One that is relabelled stays held out, also where its class has no other.
+  fs::copy(folder / "pictures", folder / "relabelled", fs::copy_options::recursive);
+  const fs::path one = *held.begin();
+  const std::string other = one.parent_path() == "red" ? "green" : "red", name = one.filename().string();
+  fs::rename(folder / "relabelled" / one, folder / "relabelled" / other / ("x" + name));
+  CHECK(evaluate({"data.path=relabelled"}).json().at("samples") == held.size() - 1);
+  fs::remove(folder / "relabelled" / other / name);
+  fs::rename(folder / "relabelled" / other / ("x" + name), folder / "relabelled" / other / name);
+  const CommandResult relabelled = evaluate({"data.path=relabelled"});
+  lacuna::test::check_says(relabelled.error, "another folder");
+  CHECK(relabelled.error.find("no longer") == std::string::npos);
+  // Other files are evaluated whole.
+  for (const char* const label : {"red", "green"})
+    for (int i = 50; i < 54; ++i) write_picture(folder / "others" / label / fmt::format("{}.ppm", i), 200, i);
+  const CommandResult others = evaluate({"data.path=others"});
+  CHECK(others.json().at("samples") == 8);
+  lacuna::test::check_says(others.error, "all 8");
   // A new picture is trained on or held out, and all others stay.
   for (int i = 100; i < 130; ++i) write_picture(folder / "pictures/red" / (std::to_string(i) + ".ppm"), 200, i);
   const CommandResult after = evaluate({});

@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 
 #include "core/error.h"
+#include "data/files/picture_names.h"
 
 #include <algorithm>
 
@@ -72,10 +73,37 @@ DatasetInfo describe_dataset(std::string_view name, const DatasetOptions& option
   return dataset_kinds().get(name).describe(options);
 }
 
+namespace {
+
+/// A phrase for a folder that is of no data set; empty where nothing is plain.
+std::string what_lies_in(const std::filesystem::path& folder) {
+  std::error_code failed;
+  std::int64_t entries = 0, pictures = 0, folders = 0;
+  for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    ++entries;
+    std::error_code ignored;
+    folders += entry->is_directory(ignored) ? 1 : 0;
+    pictures += is_image_name(entry->path().filename().native()) ? 1 : 0;
+  }
+  if (failed) return {};
+  if (entries == 0) return ". It is an empty folder";
+  if (pictures == 0) return folders == entries ? ". It holds folders without pictures" : "";
+  return fmt::format(
+      ". It holds {} pictures and no folders of classes with some: expected {}/CLASS/*, a folder a class", pictures,
+      folder.native());
+}
+
+}  // namespace
+
 RecognizedDataset recognize_dataset(const std::filesystem::path& path, const std::shared_ptr<OpenedFiles>& files) {
   std::error_code ignored;
   const bool is_pattern = path.native().find_first_of("{*") != std::string::npos;  // a pattern of shards
-  if (!is_pattern && !std::filesystem::exists(path, ignored)) reject("data.path: {} does not exist", path.native());
+  if (!is_pattern && !std::filesystem::exists(path, ignored)) {
+    const std::string near = nearest_name(path.native(), dataset_kinds().names());
+    reject("data.path: {} does not exist{}", path.native(),
+           near.empty() ? "" : fmt::format(", and no data set has this name: did you mean data.name={}?", near));
+  }
   std::vector<RecognizedDataset> found;
   int certainty = 1;
   std::string known;
@@ -90,8 +118,8 @@ RecognizedDataset recognize_dataset(const std::filesystem::path& path, const std
     found.push_back({name, std::move(recognition.settings)});
   }
   if (found.empty())
-    reject("data.path: {}: expected files of one of the data sets {}; data.name says which one to read them as",
-           path.native(), known);
+    reject("data.path: {}: expected files of one of the data sets {}; data.name says which one to read them as{}",
+           path.native(), known, what_lies_in(path));
   if (found.size() > 1)
     reject("data.path: {}: could be read as {} or as {}: data.name says which", path.native(), found[0].name,
            found[1].name);

@@ -28,10 +28,15 @@ std::string key_of_section(const Section& section, const TreeEntry& given, Probl
   if (section.choice.empty()) return has_path ? fmt::format("{}.{}", section.name, path->name) : given.key;
   const std::string choice = fmt::format("{}.{}", section.name, section.choice);
   std::error_code ignored;
-  if (!has_path || !std::filesystem::exists(expand_home(given.value.text), ignored)) return choice;
+  if (!has_path) return choice;
   const Names names = section.names == nullptr ? Names() : section.names();
   const std::string as_path = fmt::format("{}.{}", section.name, path->name);
-  if (std::ranges::find(names, given.value.text) != names.end())
+  const bool is_name = std::ranges::find(names, given.value.text) != names.end();
+  if (!std::filesystem::exists(expand_home(given.value.text), ignored)) {
+    const bool may_be_path = section.name == "data" || given.value.text.find('/') != std::string::npos;
+    return may_be_path && !is_name ? as_path : choice;
+  }
+  if (is_name)
     problems.add(given.where, fmt::format("{0}={1}: {1} is a name and a path: expected {2}={1} or {3}={1}", given.key,
                                           given.value.text, choice, as_path));
   return as_path;

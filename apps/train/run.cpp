@@ -340,8 +340,10 @@ void Run::announce() {
   if (const std::int64_t repeats = experiment_.data.repeats; repeats > 1)
     display_.print(fmt::format("data.repeats: each image comes {} times in a row; an epoch has about {} different ones",
                                repeats, trainer_.steps_per_epoch() * train.batch_size / repeats));
-  for (const auto& dataset : {training_samples_, validation_samples_})
-    if (const std::string& found = dataset->info().description; !found.empty()) display_.print(found);
+  const std::string &trained = training_samples_->info().description,
+                    &evaluated = validation_samples_->info().description;
+  if (!trained.empty()) display_.print(trained);
+  if (!evaluated.empty() && evaluated != trained) display_.print(evaluated);
   if (const std::int64_t steps = steps_of_run(), of_epoch = trainer_.steps_per_epoch(); train.steps > steps)
     print_error(fmt::format(
         "lacuna: warning: train.steps is {}, but the run ends after {} steps, by train.epochs={}; "

@@ -16,6 +16,7 @@ struct Share {
   std::mutex mutex{};
   std::condition_variable released{};
   std::int64_t limit = 0, bytes = 0, peak = 0;
+  std::int64_t tickets = 0, turn = 0;  // a large picture would wait for ever beside small ones without an order
 };
 
 Share& held_by_decoders() {
@@ -32,7 +33,11 @@ DecoderMemory::DecoderMemory(std::int64_t bytes) : bytes_(bytes) {
   Share& held = held_by_decoders();
   std::unique_lock lock(held.mutex);
   if (held.limit == 0) held.limit = std::max(available_memory() / 4, worth_a_look);
-  held.released.wait(lock, [&] { return held.bytes == 0 || held.bytes + bytes <= held.limit; });
+  const std::int64_t ticket = held.tickets++;
+  held.released.wait(lock,
+                     [&] { return held.turn == ticket && (held.bytes == 0 || held.bytes + bytes <= held.limit); });
+  ++held.turn;
+  held.released.notify_all();
   if (bytes > worth_a_look)
     if (const std::int64_t left = available_memory(); bytes > left)
       reject_sample(

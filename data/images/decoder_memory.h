@@ -6,8 +6,8 @@
 namespace lacuna {
 
 /// Bytes of a decoder while this object lives. The constructor waits until they are within the limit beside those of
-/// other threads; a picture that needs more than the limit waits until it is alone. One that needs more than the memory
-/// that is left throws DamagedSample.
+/// other threads, in the order of arrival; a picture that needs more than the limit waits until it is alone. One that
+/// needs more than the memory that is left throws DamagedSample.
 class DecoderMemory {
  public:
   explicit DecoderMemory(std::int64_t bytes);

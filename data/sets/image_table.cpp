@@ -202,8 +202,9 @@ TableSplit split_of(const DatasetOptions& options) {
         training->columns.label,
         training->kind == LabelKind::number
             ? "numbers to predict"
-            : fmt::format("{} classes{}", training->classes.size(),
-                          training->kind == LabelKind::several_classes ? ", any number of them an image" : ""),
+            : fmt::format("{} classes{}: {}", training->classes.size(),
+                          training->kind == LabelKind::several_classes ? ", any number of them an image" : "",
+                          some_names(training->classes)),
         validation       ? fmt::format("evaluated on {}", validation->native())
         : split.held_out ? fmt::format("{} to evaluate on, {}", split.held_out->names.size(),
                                        describe_held_out(*split.held_out, fraction))

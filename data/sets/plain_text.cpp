@@ -1,7 +1,12 @@
 // The data set of unlabelled lines of text, for masked language modelling.
+#include "data/files/picture_names.h"
 #include "data/text/split_rows.h"
 #include "data/text/table.h"
 #include "data/text/text_dataset.h"
+#include "data/text/utf8.h"
+#include "data/text/word_columns.h"
+
+#include "core/error.h"
 
 #include <utility>
 
@@ -77,6 +82,33 @@ OpenedLines open_lines(const DatasetOptions& options) {
   return opened;
 }
 
+/// Recognises lines that are no table, no list of pictures and no words with tags, or a folder of files of lines.
+Recognition recognize_lines(const std::filesystem::path& path, OpenedFiles&) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const bool is_folder = fs::is_directory(path, failed);
+  const fs::path file = is_folder ? path / "train.txt" : path;
+  if (file.extension() != ".txt" || !fs::is_regular_file(file, failed)) return {};
+  for (fs::directory_iterator entry(path, failed), end; is_folder && !failed && entry != end; entry.increment(failed))
+    if (entry->path().extension() != ".txt") return {};
+  try {
+    TextFile text(file);
+    constexpr int looked_at = 200;
+    std::string line;
+    int lines = 0;
+    while (lines < looked_at && text.next(line)) {
+      const std::string_view first = std::string_view(line).substr(0, line.find(' '));
+      if (line.find_first_of(std::string_view("\t\0", 2)) != std::string::npos || is_image_name(first) ||
+          find_broken_utf8(line) != std::string::npos)
+        return {};
+      ++lines;
+    }
+    return {.certainty = lines > 0 && !has_entity_columns(file) ? 1 : 0};
+  } catch (const Error&) {  // no text
+    return {};
+  }
+}
+
 const RegisterDataset plain_text("plain_text",
                                  {.describe = [](const DatasetOptions& options) { return open_lines(options).info; },
                                   .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
@@ -84,7 +116,8 @@ const RegisterDataset plain_text("plain_text",
                                     return std::make_unique<PlainText>(opened.info, opened.tokenizer, opened.lines,
                                                                        opened.max_length, opened.rows);
                                   },
-                                  .options = PlainOptions{}});
+                                  .options = PlainOptions{},
+                                  .recognize = recognize_lines});
 
 }  // namespace
 }  // namespace lacuna

@@ -228,7 +228,7 @@ OpenedTagged open_tagged(const DatasetOptions& options) {
   return opened;
 }
 
-/// Recognises JSON lines of words and tags, or a folder with such a training file.
+/// Recognises JSON lines of words and tags, CoNLL's columns, or a folder with such a training file.
 Recognition recognize_tagged(const fs::path& path, OpenedFiles&) {
   std::error_code unused;
   const bool is_folder = fs::is_directory(path, unused);
@@ -237,6 +237,12 @@ Recognition recognize_tagged(const fs::path& path, OpenedFiles&) {
     if (file.extension() != extension || !fs::is_regular_file(file, unused)) continue;
     if (const std::optional<WordKeys> keys = word_keys(file))
       return {.certainty = 1, .settings = {{"words", keys->words}, {"tags", keys->tags}}};
+  }
+  for (const char* const extension : {".conll", ".bio", ".iob", ".iob2", ".txt", ".tsv"}) {
+    const fs::path file = is_folder ? path / fmt::format("train{}", extension) : path;
+    if (file.extension() != extension || !fs::is_regular_file(file, unused)) continue;
+    const bool may_be_other = file.extension() == ".txt" || file.extension() == ".tsv";
+    if (!may_be_other || has_entity_columns(file)) return {.certainty = 2};
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "data/text/json_list.h"
 #include "data/text/utf8.h"
 
 #include <fmt/ranges.h>
@@ -123,7 +124,7 @@ std::string usual_column(const std::vector<std::string>& columns, const std::vec
 }
 
 Table::Table(const std::filesystem::path& path, const TableOptions& options) : file_(path), options_(options) {
-  if (options_.format == TableFormat::json_lines) find_objects();
+  is_list_ = options_.format == TableFormat::json_lines && is_json_list(file_);
   if (options_.format == TableFormat::csv) separator_ = find_separator();
   std::string record;
   Place place{};
@@ -139,42 +140,6 @@ Table::Table(const std::filesystem::path& path, const TableOptions& options) : f
   }
   file_.rewind();
   next_object_ = 0;
-}
-
-void Table::find_objects() {
-  std::string first;
-  while (file_.next(first) && first.find_first_not_of(" \t") == std::string::npos) {
-  }
-  file_.rewind();
-  const std::size_t begin = first.find_first_not_of(" \t");
-  if (begin == std::string::npos || first[begin] != '[') return;
-  is_list_ = true;
-  constexpr std::int64_t most = std::int64_t{1} << 30;
-  std::error_code ignored;
-  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path(), ignored));
-  if (bytes > most)
-    reject("{}: expected a list of {} bytes at most, got {}; JSON lines may have more", path().native(), most, bytes);
-  const std::string text = file_.part(0, bytes);
-  std::int64_t line = 1, depth = 0, start = -1, start_line = 0;
-  bool in_text = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\n') ++line;
-    if (in_text) {
-      if (c == '\\') ++i;
-      in_text = c != '"';
-    } else if (c == '"') {
-      in_text = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth == 2) {
-        start = static_cast<std::int64_t>(i);
-        start_line = line;
-      }
-    } else if (c == '}' || c == ']') {
-      if (depth-- == 2) objects_.push_back({start, static_cast<std::int64_t>(i) + 1 - start, start_line});
-    }
-  }
-  if (depth != 0) reject("{}: expected a list of objects, got one that does not end", path().native());
 }
 
 char Table::find_separator() {
@@ -215,9 +180,10 @@ void Table::select(const std::vector<std::string>& columns) {
 
 bool Table::next(std::string& record, Place& place, std::int64_t& line) {
   if (is_list_) {
-    if (next_object_ == objects_.size()) return false;
-    place = objects_[next_object_++];
-    line = place.line;
+    const std::optional<JsonObject> object = next_in_list(file_, next_object_, list_line_);
+    if (!object) return false;
+    place = {object->begin, object->bytes};
+    line = object->line;
     record = file_.part(place.begin, place.bytes);
     check_text(record, path(), line);
     return true;

@@ -65,23 +65,19 @@ class Table {
   struct Place {
     std::int64_t begin;
     std::int64_t bytes;
-    std::int64_t line = 0;  // of objects of a list
   };
   /// Reads the next record, which may span several lines in CSV.
   bool next(std::string& record, Place& place, std::int64_t& line);
   std::vector<std::string> fields(const std::string& record, std::int64_t line) const;
   TableRow parse(const std::string& record, std::int64_t line) const;
 
-  /// Finds the objects of a file that is one list.
-  void find_objects();
   char find_separator();
 
   TextFile file_;
   TableOptions options_;
-  char separator_ = ',';        // CSV only
-  bool is_list_ = false;        // JSON: one list of objects
-  std::vector<Place> objects_;  // of that list, with the number of their lines
-  std::size_t next_object_ = 0;
+  char separator_ = ',';                          // CSV only
+  bool is_list_ = false;                          // JSON: one list of objects
+  std::int64_t next_object_ = 0, list_line_ = 1;  // where the list goes on
   std::vector<std::string> columns_;
   std::vector<std::size_t> selected_;  // column indices
   std::vector<Place> places_;          // [size]

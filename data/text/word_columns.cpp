@@ -87,4 +87,28 @@ std::vector<std::string> WordColumns::words(std::int64_t sentence) const {
   return words;
 }
 
+bool has_entity_columns(const std::filesystem::path& path) {
+  constexpr int looked_at = 200;
+  TextFile file(path);
+  std::size_t columns = 0;
+  std::string line;
+  for (int i = 0; i < looked_at && file.next(line); ++i) {
+    std::string_view text = std::string_view(line).substr(0, line.find_last_not_of(" \t") + 1);
+    if (text.empty() || text.starts_with("-DOCSTART-")) continue;
+    std::size_t count = 0;
+    std::string_view last;
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
+      last = text.substr(0, end);
+      ++count;
+      text.remove_prefix(std::min(text.find_first_not_of(" \t", end), text.size()));
+    }
+    if (columns == 0) columns = count;
+    const bool is_tag = last == "O" || (last.size() > 2 && last[1] == '-' &&
+                                        std::string_view("BIESLU").find(last[0]) != std::string_view::npos);
+    if (count < 2 || count != columns || !is_tag) return false;
+  }
+  return columns > 0;
+}
+
 }  // namespace lacuna

@@ -39,4 +39,7 @@ class WordColumns {
   std::vector<Place> sentences_;
 };
 
+/// Whether the first lines of a file are words with tags of entities (`O`, `B-PER`) in the last column.
+bool has_entity_columns(const std::filesystem::path& path);
+
 }  // namespace lacuna

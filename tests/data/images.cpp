@@ -263,6 +263,26 @@ TEST_CASE("decoders that hold a whole image take turns") {
   CHECK(held == 0);
   CHECK(most <= 10 * mebibyte);
   CHECK(decoder_peak() == 20 * mebibyte);
+
+  // A small one that comes later does not pass a large one that waits. The large thread may be slow to come.
+  bool in_order = false;
+  for (int attempt = 0; attempt < 10 && !in_order; ++attempt) {
+    std::optional<DecoderMemory> first(std::in_place, 6 * mebibyte);
+    std::atomic<bool> large = false;
+    std::jthread waits([&] {
+      const DecoderMemory memory(9 * mebibyte);
+      large = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::jthread small([&] {
+      const DecoderMemory memory(3 * mebibyte);
+      in_order = large;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    first.reset();
+  }
+  CHECK(in_order);
   set_decoder_limit(0);
 }
 

@@ -214,6 +214,66 @@ TEST_CASE("tagged text: JSON lines of words and tags are recognised, by other ke
   CHECK(files.open("tagged_text", "train.jsonl", found.settings)->info().classes == std::vector<std::string>{"B", "O"});
 }
 
+TEST_CASE("lines and words with tags are recognised by their content, alone and in a folder") {
+  const std::string words = "john B-PER\nfilms O\n\nparis B-LOC\n";
+  for (const auto& [name, text, kind] : {std::tuple{"a/train.conll", "john NNP\nfilms VB\n", "tagged_text"},
+                                         {"b/train.txt", words.c_str(), "tagged_text"},
+                                         {"c/train.tsv", "john\tB-PER\nfilms\tO\n", "tagged_text"},
+                                         {"d/train.tsv", "good film\t1\nbad\t0\n", "text"},
+                                         {"e/train.txt", "a good film\nbad\n", "plain_text"},
+                                         {"f/train.txt", "a.jpg 0\nb.jpg 1\n", ""},
+                                         {"g/train.txt", "a good film\t1\nbad\t0\n", ""}}) {
+    CAPTURE(name);
+    const Files files;
+    files.write(name, text);
+    for (const std::filesystem::path& path : {files / name, (files / name).parent_path()}) {
+      std::string found;
+      const std::string refused = test::refusal_of([&] { found = recognize_dataset(path).name; });
+      CHECK(found == kind);
+      CHECK(refused.empty() != found.empty());
+    }
+  }
+}
+
+TEST_CASE("a path of no data set is told what it lacks") {
+  const Files files;
+  std::filesystem::create_directories(files / "empty");
+  files.write("flat/1.jpg", "x");
+  files.write("flat/2.jpg", "x");
+  const auto refusal = [&](const std::string& path) {
+    return test::refusal_of([&] { recognize_dataset(files / path); });
+  };
+  check_says(refusal("empty"), "empty folder");
+  check_says(refusal("flat"), "2 pictures");
+  check_says(refusal("nowhere"), "does not exist");
+}
+
+TEST_CASE("a JSON list holds objects with commas between them, and is refused with its line otherwise") {
+  const std::string one = R"({"text": "a ]},{[\" \\", "label": "x"})", two = R"({"text": "bad", "label": "y"})";
+  const Files files;
+  const auto open = [&](const std::string& text) {
+    files.write("list.json", text);
+    return files.open("text", "list.json");
+  };
+  for (const std::string& text :
+       {"[" + one + "," + two + "]", "\xef\xbb\xbf \r\n[\r\n" + one + "\r\n,\n" + two + "\n]\n"})
+    CHECK(open(text)->size() == 2);
+  const std::string many(20'000, ' ');  // several blocks
+  CHECK(open("[" + many + one + many + "," + many + two + many + "]")->size() == 2);
+  for (const auto& [text, line] : {std::pair{"[" + one + ",\nnull, " + two + "]", ":2:"},
+                                   {"[" + one + ", " + two + ",\n\n\"x\"]", ":3:"},
+                                   {"[" + one + "\n" + two + "]", ":2:"},
+                                   {"[" + one + ",,\n" + two + "]", ":1:"},
+                                   {"[" + one + "," + two + ",]", ":1:"},
+                                   {"[" + one + "," + two + "]\n{}", ":2:"},
+                                   {"[" + one + "," + two, ":1:"},
+                                   {"[" + one + ",\n{\"text\": \"a\"", ":2:"},
+                                   {"[" + one + ",[" + two + "]]", ":1:"}}) {
+    CAPTURE(text);
+    check_says(test::refusal_of([&, list = text] { open(list); }), line);
+  }
+}
+
 TEST_CASE("a number stands for a class only where no class is named by one") {
   Files files;
   files.write("train.tsv", "a\t1\ngood\t0\n");

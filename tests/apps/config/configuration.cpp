@@ -226,7 +226,11 @@ TEST_CASE("configuration: short forms of the command line name a choice, a path,
                          {"train:\n\tepochs: 1", "a.yaml", "tabs"},
                          {"seed=3", "command line", "train.seed|data.seed"},
                          {"batch_size=many", "train.batch_size", "auto"},
-                         {"model=no_such_model", "no_such_model"}});
+                         {"model=no_such_model", "no_such_model"},
+                         {"data=/no/such/folder", "does not exist"},
+                         {"data=./nosuch", "does not exist"},
+                         {"data=picz", "picz", "does not exist"},
+                         {"data=cifar1", "cifar10"}});
   check_refusals("", {{"model.from=bert-base-uncased", "model.from", "hf download bert-base-uncased"},
                       {"model.from=./nowhere", "model.from", "does not exist"}});
 }

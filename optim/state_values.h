@@ -53,7 +53,8 @@ struct Logarithm {
   static constexpr float octave = 0x1p23F;
   LACUNA_HOST_DEVICE static float compress(float value) {
     const auto pattern = std::bit_cast<std::int32_t>(value);
-    return pattern < 0x7f800000 ? static_cast<float>(pattern) / octave : std::numeric_limits<float>::quiet_NaN();
+    const bool finite = (pattern & 0x7f800000) != 0x7f800000;
+    return finite ? static_cast<float>(pattern) / octave : std::numeric_limits<float>::quiet_NaN();
   }
   LACUNA_HOST_DEVICE static float expand(float logarithm) {
     constexpr float most = 254.99F;  // below infinity

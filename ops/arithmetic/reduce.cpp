@@ -30,21 +30,32 @@ void sum_elements_on_cpu(double factor, const Tensor& x, const Tensor& partial, 
   *y.data<T>() = static_cast<T>(static_cast<C>(factor * total));
 }
 
+/// Likewise of rows: runs of them are added in the compute type.
 template <class T>
 void sum_repetitions_on_cpu(const Tensor& x, const Tensor& y) {
+  using C = Compute<T>;
   const std::int64_t n = y.count(), repetitions = n == 0 ? 0 : x.count() / n;
   const T* const in = x.data<T>();  // [repetitions, n]
-  Compute<T>* const out = y.data<Compute<T>>();
+  C* const out = y.data<C>();
   parallel_for(
       n, x.count() < 65536 ? n + 1 : 0,
       [&](std::int64_t begin, std::int64_t end) {
-        constexpr std::int64_t tile = 2048;  // of y: stays in the L1 cache over all repetitions
+        constexpr std::int64_t tile = 1024, run = 64;  // the sums of a tile stay in the L1 cache
+        C sums[tile];
+        double totals[tile];
         for (std::int64_t first = begin; first < end; first += tile) {
-          const std::int64_t last = std::min(end, first + tile);
-          for (std::int64_t k = 0; k < repetitions; ++k) {
+          const std::int64_t width = std::min(tile, end - first);
+          for (std::int64_t i = 0; i < width; ++i) totals[i] = static_cast<double>(out[first + i]);
+          for (std::int64_t row = 0; row < repetitions; row += run) {
+            std::fill_n(sums, width, C{});
+            for (std::int64_t k = row; k < std::min(repetitions, row + run); ++k) {
+              const T* const values = in + k * n + first;
 #pragma GCC ivdep
-            for (std::int64_t i = first; i < last; ++i) out[i] += to_compute(in[k * n + i]);
+              for (std::int64_t i = 0; i < width; ++i) sums[i] += to_compute(values[i]);
+            }
+            for (std::int64_t i = 0; i < width; ++i) totals[i] += static_cast<double>(sums[i]);
           }
+          for (std::int64_t i = 0; i < width; ++i) out[first + i] = static_cast<C>(totals[i]);
         }
       },
       16);

@@ -1,6 +1,5 @@
 #include "ops/norms/layer_norm.h"
 
-#include "ops/arithmetic/reduce.h"
 #include "ops/kernels/rowwise.h"
 #include "ops/norms/layer_norm_kernels.h"
 #include "ops/row_blocks.h"
@@ -94,16 +93,57 @@ void normalize_on_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias,
   });
 }
 
-/// to[i] = Σ sums[k][i] over the parts k. sums: [parts, 2, n], from element `first` of each part on.
+/// Sums [2, n] over the rows of each part: of short runs in the compute type, and of all runs in double.
 template <class C>
-void add_parts(const Tensor& sums, std::int64_t first, const Tensor& to) {
-  if (!to.defined()) return;
-  const std::int64_t n = to.count(), parts = sums.shape()[0];
-  const C* const from = sums.data<C>() + first;
-  C* const total = to.data<C>();
-  std::copy_n(from, n, total);
-  for (std::int64_t k = 1; k < parts; ++k)
-    for (std::int64_t i = 0; i < n; ++i) total[i] += from[k * 2 * n + i];
+class RowSums {
+ public:
+  RowSums(int parts, std::int64_t n, Device device)
+      : n_(n),
+        runs_(Tensor::zeros({parts, 2, n}, dtype_of<C>(), device, Purpose::workspace)),
+        totals_(Tensor::zeros({parts, 2, n}, DType::f64, device, Purpose::workspace)),
+        counts_(static_cast<std::size_t>(parts)) {}
+
+  /// For a part's next row, the sums [2, n] to add it to.
+  C* of_next_row(int part) {
+    constexpr std::int64_t run_length = 64;
+    C* const run = runs_.data<C>() + part * 2 * n_;
+    Count& rows = counts_[static_cast<std::size_t>(part)];
+    if (rows.value++ % run_length == 0) end_run(run, totals_.data<double>() + part * 2 * n_);
+    return run;
+  }
+  /// `second`: which of the two sums.
+  void add_up(bool second, const Tensor& to) {
+    if (!to.defined()) return;
+    const std::int64_t first = second ? n_ : 0;
+    for (std::int64_t i = 0; i < n_; ++i) {
+      double total = 0;
+      for (std::int64_t at = first + i; at < runs_.count(); at += 2 * n_)
+        total += totals_.data<double>()[at] + static_cast<double>(runs_.data<C>()[at]);
+      to.data<C>()[i] = static_cast<C>(total);
+    }
+  }
+
+ private:
+  struct alignas(64) Count {
+    std::int64_t value = 0;
+  };
+  void end_run(C* run, double* total) const {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < 2 * n_; ++i) total[i] += static_cast<double>(run[i]);
+    std::fill_n(run, 2 * n_, C{});
+  }
+
+  std::int64_t n_;
+  Tensor runs_, totals_;
+  std::vector<Count> counts_;
+};
+
+/// Depends on the shape and the number of threads alone, so that sums have the same bits whatever is computed beside.
+RowPartition partition_of(const Tensor& dy) {
+  const std::int64_t rows = dy.rows(), n = dy.shape().back();
+  const int parts = rows < serial_rows(n) ? 1 : threads();
+  const std::int64_t together = rows_together(n, parts);
+  return {.count = rows, .block = together * parts, .unit = together, .parts = parts};
 }
 
 /// Each thread sums the gradients of weight and bias over its own rows.
@@ -111,18 +151,16 @@ template <class T>
 void backward_on_cpu(const Operand& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
                      const LayerNormGradients& to) {
   using C = Compute<T>;
-  const std::int64_t rows = dy.rows(), n = dy.shape().back();
-  const int parts = rows < serial_rows(n) ? 1 : threads();
-  const std::int64_t together = rows_together(n, parts);
-  const RowPartition partition{.count = rows, .block = together * parts, .unit = together, .parts = parts};
-  const Tensor sums = Tensor::zeros({parts, 2, n}, dtype_of<C>(), dy.device(), Purpose::workspace);  // [parts, 2, C]
-  std::vector<std::vector<C>> x_rows(static_cast<std::size_t>(parts), row_scratch<T>(n)), dy_rows = x_rows;
+  const std::int64_t n = dy.shape().back();
+  const RowPartition partition = partition_of(dy);
+  RowSums<C> sums(partition.parts, n, dy.device());
+  std::vector<std::vector<C>> x_rows(static_cast<std::size_t>(partition.parts), row_scratch<T>(n)), dy_rows = x_rows;
   for_row_blocks(x, partition, [&](const RowBlock& block) {
     C* const x_scratch = x_rows[static_cast<std::size_t>(block.part)].data();
     C* const dy_scratch = dy_rows[static_cast<std::size_t>(block.part)].data();
-    C* const own = sums.data<C>() + block.part * 2 * n;
     for (std::int64_t row = block.begin; row < block.end; ++row) {
       const C m = mean.data<C>()[row], r = rstd.data<C>()[row];
+      C* const own = sums.of_next_row(block.part);
       const C* const in = in_compute_type(block.values<T>() + (row - block.begin) * n, n, x_scratch);
       const C* const g = in_compute_type(dy.data<T>() + row * n, n, dy_scratch);
       if (to.x.defined())
@@ -132,8 +170,29 @@ void backward_on_cpu(const Operand& x, const Tensor& weight, const Tensor& mean,
     }
   });
   if (dy.device() == Device::meta) return;
-  add_parts<C>(sums, 0, to.weight);
-  add_parts<C>(sums, n, to.bias);
+  sums.add_up(false, to.weight);
+  sums.add_up(true, to.bias);
+}
+
+template <class T>
+void bias_on_cpu(const Tensor& dy, const Tensor& to) {
+  using C = Compute<T>;
+  const std::int64_t n = dy.shape().back();
+  const RowPartition partition = partition_of(dy);
+  RowSums<C> sums(partition.parts, n, dy.device());
+  if (dy.device() == Device::meta) return;
+  parallel_tasks(partition.parts, [&](std::int64_t part, int) {
+    std::vector<C> scratch = row_scratch<T>(n);
+    partition.for_row_blocks(0, partition.count, part, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        C* const own = sums.of_next_row(static_cast<int>(part)) + n;
+        const C* const g = in_compute_type(dy.data<T>() + row * n, n, scratch.data());
+#pragma GCC ivdep
+        for (std::int64_t i = 0; i < n; ++i) own[i] += g[i];
+      }
+    });
+  });
+  sums.add_up(true, to);
 }
 
 const RegisterKernel cpu_forward{
@@ -154,6 +213,11 @@ const RegisterKernel cpu_backward{
     [](const Operand& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
        const LayerNormGradients& to) {
       with_float_type(dy.dtype(), [&]<class T>(Type<T>) { backward_on_cpu<T>(x, weight, mean, rstd, dy, to); });
+    }};
+
+const RegisterKernel cpu_bias{
+    layer_norm_bias, {DeviceKind::cpu, DeviceKind::meta}, [](const Tensor& dy, const Tensor& to) {
+      with_float_type(dy.dtype(), [&]<class T>(Type<T>) { bias_on_cpu<T>(dy, to); });
     }};
 
 }  // namespace
@@ -181,7 +245,9 @@ void LayerNorm::rematerialize(const RematInputs<LayerNorm>& from, const Tensor& 
 void LayerNorm::backward(Tensor dy, const Saved<LayerNorm>& saved, Grads& grads) const {
   const Shape channels{dy.shape().back()};
   if (!grads.wanted(x) && !grads.wanted(weight)) {
-    grads[bias] = sum_over_leading(dy, channels);
+    Tensor sum = Tensor::zeros(channels, compute_type(dy.dtype()), dy.device());
+    layer_norm_bias(dy.device(), dy, sum);
+    grads[bias] = sum;
     return;
   }
   LayerNormGradients to{.add_x = grads[x].defined()};

@@ -1,5 +1,6 @@
 #include "ops/norms/layer_norm_cuda.h"
 
+#include "ops/arithmetic/reduce_kernels.h"
 #include "ops/cuda/block_sums.h"
 #include "ops/cuda/operand.h"
 #include "ops/norms/layer_norm_kernels.h"
@@ -68,6 +69,8 @@ const RegisterKernel cuda_backward{
       add_up(to.weight, 0);
       add_up(to.bias, n);
     }};
+const RegisterKernel cuda_bias{layer_norm_bias, DeviceKind::cuda,
+                               [](const Tensor& dy, const Tensor& to) { sum_repetitions(dy.device(), dy, to); }};
 
 }  // namespace
 }  // namespace lacuna

@@ -31,4 +31,7 @@ inline constinit Kernel<void(const Operand& x, const Tensor& weight, const Tenso
                              const Tensor& dy, const LayerNormGradients& to)>
     layer_norm_backward{"layer_norm backward"};
 
+/// The bias's gradient alone, added to zeros; on the CPU with the bits that layer_norm_backward gives it.
+inline constinit Kernel<void(const Tensor& dy, const Tensor& to)> layer_norm_bias{"layer_norm backward of the bias"};
+
 }  // namespace lacuna

@@ -176,7 +176,8 @@ TEST_CASE("a block of equal values decays, and a block with a single element") {
 TEST_CASE("a value that is not finite stays not finite") {
   for (const StatePrecision precision : {StatePrecision::bf16, StatePrecision::int8}) {
     for (const StateValues kind : {StateValues::any_sign, StateValues::no_sign}) {
-      for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(),
+                              -std::numeric_limits<float>::quiet_NaN()}) {
         const OptimizerState state = coded(kind, precision);
         std::vector<float> values = spread(kind);
         values[300] = bad;

@@ -94,8 +94,7 @@ Fields FreezeRules::fields() {
       field("weights", &FreezeRules::weights,
             "type in which frozen weights of linear layers, convolutions and embeddings are stored: `f32`, `bf16`, "
             "`int8`, `nf4` (QLoRA), `int4`; `PATTERN=TYPE` in a list for some of them; `auto`: the first of these that "
-            "memory.budget has room "
-            "for; empty: f32")};
+            "memory.budget has room for; empty: as model.from has them, where bitsandbytes quantized them, else f32")};
 }
 
 std::vector<FreezeMatch> freeze(Module& model, const FreezeRules& rules, const std::vector<std::string>& heads) {

@@ -22,7 +22,7 @@ WeightRule parse(std::string_view rule) {
                                 ? WeightRule{{}, rule}
                                 : WeightRule{rule.substr(0, equals), rule.substr(equals + 1)};
   if (std::ranges::find(weight_types(), parsed.type) == weight_types().end())
-    reject("freeze.weights: expected one of {}, or PATTERN=TYPE, got `{}`", fmt::join(weight_types(), ", "), rule);
+    reject("types of weights: expected one of {}, or PATTERN=TYPE, got `{}`", fmt::join(weight_types(), ", "), rule);
   return parsed;
 }
 
@@ -51,23 +51,27 @@ void check_weight_rules(std::span<const std::string> rules) {
   for (const std::string& rule : rules) parse(rule);
 }
 
-WeightFormats weight_formats(const Module& model, std::span<const std::string> rules) {
+WeightFormats weight_formats(const Module& model, std::span<const std::string> rules, const WeightFormats& stored) {
   WeightFormats formats;
   std::vector<bool> matched(rules.size());
   for (const Parameter* const parameter : model.parameters()) {
     if (parameter->trainable() || !may_be_coded(*parameter)) continue;
-    for (std::size_t i = 0; i < rules.size(); ++i) {
-      const WeightRule rule = parse(rules[i]);
-      if (!rule.pattern.empty() && !matches_glob(rule.pattern, parameter->path())) continue;
-      matched[i] = true;
-      if (const auto format = format_of(rule.type, parameter->shape())) formats.emplace(parameter->path(), *format);
-      break;
+    const auto applies = [&](const std::string& one) {
+      const std::string_view pattern = parse(one).pattern;
+      return pattern.empty() || matches_glob(pattern, parameter->path());
+    };
+    if (const auto rule = std::ranges::find_if(rules, applies); rule != rules.end()) {
+      matched[static_cast<std::size_t>(rule - rules.begin())] = true;
+      if (const auto format = format_of(parse(*rule).type, parameter->shape()))
+        formats.emplace(parameter->path(), *format);
+    } else if (const auto found = stored.find(parameter->path()); found != stored.end()) {
+      formats.insert(*found);
     }
   }
   for (std::size_t i = 0; i < rules.size(); ++i)
     if (!matched[i] && parse(rules[i]).type != "f32")
       reject(
-          "freeze.weights: `{}` has no effect: no frozen weight of a linear layer, a convolution or a table of {} "
+          "types of weights: `{}` has no effect: no frozen weight of a linear layer, a convolution or a table of {} "
           "elements or more {}; an adapter, freeze.train or freeze.freeze freezes weights",
           rules[i], fewest_coded_elements, parse(rules[i]).pattern.empty() ? "is left" : "is left that it matches");
   return formats;

@@ -20,9 +20,9 @@ inline constexpr std::string_view automatic_weights = "auto";
 inline constexpr std::int64_t fewest_coded_elements = 4096;
 
 /// The formats that `rules` give the frozen parameters of `model` which may be in few bits. A rule is a type, or
-/// `PATTERN=TYPE` for the parameters that the pattern matches; the first that matches a parameter applies. Rules that
-/// are none, and patterns without such a parameter, are input errors.
-WeightFormats weight_formats(const Module& model, std::span<const std::string> rules);
+/// `PATTERN=TYPE` for the parameters that the pattern matches; the first that matches a parameter applies, and without
+/// one `stored`, the formats of a file. Rules that are none, and patterns without such a parameter, are input errors.
+WeightFormats weight_formats(const Module& model, std::span<const std::string> rules, const WeightFormats& stored = {});
 /// The formats of the trained parameters of `model` in bf16: `train.weights`. Refuses a model without one.
 WeightFormats trained_formats(const Module& model);
 /// Refuses rules that are none.

@@ -52,8 +52,10 @@ void open(const fs::path& path, Device device, const fs::path& base, OpenedModel
     opened.model = make_model(experiment, device, false).model;
   } else {
     if (!folder) folder = describe_folder(experiment_of(*opened.run));
-    opened.model = build_model(folder->model, folder->hyper_parameters, {.device = device, .training = false});
     const FolderWeights weights = open_weights(opened.weights, folder);
+    opened.model = build_model(
+        folder->model, folder->hyper_parameters,
+        {.device = device, .training = false, .formats = formats_of(folder->model, folder->hyper_parameters, weights)});
     load_weights(*opened.model, weights.files, weights.options);
   }
   opened.model->set_training(false);

@@ -168,15 +168,38 @@ void keep_replaced(Model& model, const LoadedAdapter& adapter) {
     if (adapter.names.contains(parameter->path())) parameter->set_trainable(true);
 }
 
-/// The formats of the weights, found on a model without values; null where all are f32. A model that is only
-/// evaluated is frozen as a whole, unless its run says what it froze.
+MadeModel make_with(const Experiment& experiment, Device device, bool new_head,
+                    std::shared_ptr<const WeightFormats> formats) {
+  const Configuration::Train& train = experiment.train;
+  MadeModel made;
+  const DType type = precision_type(train.precision, device);
+  if (device == Device::meta && formats == nullptr) made.model = std::move(*experiment.checked);
+  if (!made.model || made.model->context().dtype != type)
+    made.model = experiment.architecture.build({.device = device,
+                                                .seed = static_cast<std::uint64_t>(train.seed),
+                                                .dtype = type,
+                                                .formats = std::move(formats)});
+  if (!experiment.weights.empty()) load_base(experiment, new_head, made);
+  made.notes.insert(made.notes.end(), experiment.notes.begin(), experiment.notes.end());
+  if (experiment.adapter.used()) made.adapter = adapt(experiment, *made.model, new_head, made.notes);
+  return made;
+}
+
+/// Null where all are f32.
+std::shared_ptr<const WeightFormats> shared(WeightFormats formats) {
+  return formats.empty() ? nullptr : std::make_shared<const WeightFormats>(std::move(formats));
+}
+
+/// The formats of the weights, found on a model without values; null where all are f32. Frozen weights are stored as
+/// freeze.weights says, or as the folder of model.from has them. A model that is only evaluated is frozen as a whole,
+/// unless its run says what it froze.
 std::shared_ptr<const WeightFormats> formats_of(const Experiment& experiment, bool trains) {
   const bool in_bf16 = trains && experiment.train.weights == "bf16";
-  if (experiment.freeze.weights.empty() && !in_bf16) return {};
-  Experiment plain = experiment;
-  plain.freeze.weights.clear();
-  plain.train.weights = "f32";
-  const MadeModel made = make_model(plain, Device::meta, trains);
+  std::optional<OpenedWeights> base;
+  if (!experiment.weights.empty()) base = open_weights(experiment.weights);
+  const bool stored = base && base->weights.files.holds_coded();
+  if (experiment.freeze.weights.empty() && !in_bf16 && !stored) return {};
+  const MadeModel made = make_with(experiment, Device::meta, trains, {});
   const std::unique_ptr<Model>& model = made.model;
   const bool says = experiment.adapter.used() || !experiment.freeze.train.empty() || !experiment.freeze.freeze.empty();
   if (tasks().get(experiment.task.name).heads || (!trains && !says))
@@ -184,9 +207,11 @@ std::shared_ptr<const WeightFormats> formats_of(const Experiment& experiment, bo
   else
     freeze(experiment, *model);
   keep_replaced(*model, made.adapter);
-  WeightFormats formats = weight_formats(*model, experiment.freeze.weights);
+  WeightFormats formats =
+      weight_formats(*model, experiment.freeze.weights,
+                     stored ? stored_formats(*model, base->weights.files, base->weights.options) : WeightFormats());
   if (in_bf16) formats.merge(trained_formats(*model));
-  return std::make_shared<const WeightFormats>(std::move(formats));
+  return shared(std::move(formats));
 }
 
 }  // namespace
@@ -198,18 +223,7 @@ std::vector<FreezeMatch> freeze(const Experiment& experiment, Model& model) {
 }
 
 MadeModel make_model(const Experiment& experiment, Device device, bool new_head) {
-  const Configuration::Train& train = experiment.train;
-  MadeModel made;
-  const DType type = precision_type(train.precision, device);
-  const std::shared_ptr<const WeightFormats> formats = formats_of(experiment, new_head);
-  if (device == Device::meta && formats == nullptr) made.model = std::move(*experiment.checked);
-  if (!made.model || made.model->context().dtype != type)
-    made.model = experiment.architecture.build(
-        {.device = device, .seed = static_cast<std::uint64_t>(train.seed), .dtype = type, .formats = formats});
-  if (!experiment.weights.empty()) load_base(experiment, new_head, made);
-  made.notes.insert(made.notes.end(), experiment.notes.begin(), experiment.notes.end());
-  if (experiment.adapter.used()) made.adapter = adapt(experiment, *made.model, new_head, made.notes);
-  return made;
+  return make_with(experiment, device, new_head, formats_of(experiment, new_head));
 }
 
 namespace {
@@ -274,29 +288,32 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
   const std::map<std::string, std::string> trained = identity_of(folder);
   const auto seed = trained.find("train.seed");
   const bool of_run = seed != trained.end();
+  const fs::path base = of_run && adapter.base().empty() ? fs::path() : base_of(adapter, moved);
+  std::optional<OpenedWeights> opened;
+  if (!base.empty()) opened = open_weights(base);
+  const auto types = trained.find(weight_types_key);
   std::shared_ptr<const WeightFormats> formats;
-  if (const auto types = trained.find(weight_types_key); types != trained.end()) {
+  if (types != trained.end() || (opened && opened->weights.files.holds_coded())) {
     const std::unique_ptr<Model> shape =
         build_model(described.model, described.hyper_parameters, {.device = Device::meta});
     add_adapters(*shape, adapter.options(*shape));
     const LoadedAdapter own = adapter.check(*shape);
     freeze_all(*shape);
     keep_replaced(*shape, own);
-    std::istringstream rules(types->second);
-    formats = std::make_shared<const WeightFormats>(
-        weight_formats(*shape, std::vector<std::string>(std::istream_iterator<std::string>(rules), {})));
+    std::istringstream rules(types == trained.end() ? "" : types->second);
+    formats = shared(weight_formats(
+        *shape, std::vector<std::string>(std::istream_iterator<std::string>(rules), {}),
+        opened ? stored_formats(*shape, opened->weights.files, opened->weights.options) : WeightFormats()));
   }
   const auto made = [&](bool other_classes) {
     std::unique_ptr<Model> model = build_model(
         described.model, described.hyper_parameters,
         {.device = device, .seed = of_run ? std::stoull(seed->second) : 1, .dtype = dtype, .formats = formats});
-    const fs::path base = of_run && adapter.base().empty() ? fs::path() : base_of(adapter, moved);
-    if (!base.empty()) {
-      const OpenedWeights opened = open_weights(base);
-      LoadOptions options = opened.weights.options;
+    if (opened) {
+      LoadOptions options = opened->weights.options;
       options.new_head = true;
       options.other_classes = other_classes;
-      const LoadedWeights loaded = load_weights(*model, opened.weights.files, options);
+      const LoadedWeights loaded = load_weights(*model, opened->weights.files, options);
       if (loaded.new_head && adapter.head_outputs(*model) == 0)
         reject("{}: expected the weights of the head {}, which {} lacks too", folder.string(),
                fmt::join(model->heads(), ", "), base.string());

@@ -3,6 +3,8 @@
 #include "core/coded/maps.h"
 #include "core/tensor.h"
 
+#include <algorithm>
+
 namespace lacuna {
 namespace {
 
@@ -32,6 +34,12 @@ void decode_rows(const Tensor& coded, const Tensor& ids, const Tensor& out) {
   expect(out.count() == ids.count() * coded.shape().back(), "decoding {} rows of a weight {} into {}", ids.count(),
          coded.shape(), out.shape());
   if (out.count() > 0) decode_rows_kernel(out.device(), coded, ids, out);
+}
+
+bool can_join(const WeightFormat& format, std::span<const std::int64_t> counts) {
+  const std::int64_t unit = std::max<std::int64_t>(format.block, 1);
+  if (format.in_4_bits() && unit % 2 != 0) return false;
+  return std::ranges::all_of(counts, [&](std::int64_t count) { return count % unit == 0; });
 }
 
 void encode(const Tensor& values, const Tensor& coded) {

@@ -5,6 +5,7 @@
 #include "core/kernel.h"
 
 #include <cstdint>
+#include <span>
 
 namespace lacuna {
 
@@ -22,6 +23,11 @@ void decode(const Tensor& coded, const Tensor& out);
 /// Decodes rows `ids` (i64 [n], each in [0, V)) of `coded` [V, C] to `out` [n, C]. An id outside throws an Error on the
 /// CPU and makes the row NaN on cuda, where the host does not wait for ids.
 void decode_rows(const Tensor& coded, const Tensor& ids, const Tensor& out);
+/// Whether weights of `format` with `counts` elements can be one tensor without decoding: blocks end where parts do.
+bool can_join(const WeightFormat& format, std::span<const std::int64_t> counts);
+/// Copies codes and scales of `parts`, one below the other, into `whole`, which decodes to the same bits. All on the
+/// CPU and of one format; the scales of `whole` are not nested.
+void join(std::span<const Tensor> parts, const Tensor& whole);
 /// Encodes `values` of equal count: scales are the largest magnitudes of blocks, codes the nearest ones.
 void encode(const Tensor& values, const Tensor& coded);
 

@@ -305,4 +305,27 @@ const RegisterKernel cpu_decode_rows{decode_rows_kernel, DeviceKind::cpu, decode
 const RegisterKernel cpu_encode{encode_kernel, DeviceKind::cpu, encode_on_cpu};
 
 }  // namespace
+void join(std::span<const Tensor> parts, const Tensor& whole) {
+  const WeightFormat& format = whole.format();
+  const WeightLayout layout = layout_of(format, whole.count());
+  std::byte* const to = whole.data<std::byte>();
+  std::int64_t codes = 0, blocks = 0;
+  for (const Tensor& part : parts) {
+    const Parts from(part);
+    WeightFormat flat = from.format;
+    flat.nested_block = 0;
+    expect(flat == format && can_join(format, std::array{part.count()}), "weights {} and {} cannot be joined",
+           part.shape(), whole.shape());
+    const std::int64_t bytes = format.block == 0 ? part.bytes() : from.layout.scales;
+    std::memcpy(to + codes, from.codes, static_cast<std::size_t>(bytes));
+    codes += bytes;
+    for (std::int64_t i = 0; i < from.layout.blocks; ++i, ++blocks) {
+      const float scale = from.scale(i);
+      std::memcpy(to + layout.scales + 4 * blocks, &scale, sizeof scale);
+    }
+  }
+  expect(codes == (format.block == 0 ? whole.bytes() : layout.scales), "parts of a weight {} are missing",
+         whole.shape());
+}
+
 }  // namespace lacuna

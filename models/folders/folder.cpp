@@ -4,6 +4,7 @@
 #include "models/folders/timm.h"
 #include "models/folders/transformers.h"
 #include "models/task.h"
+#include "nn/weight_formats.h"
 
 #include <nlohmann/json.hpp>
 
@@ -79,6 +80,16 @@ FolderWeights open_weights(const fs::path& path, const std::optional<ModelFolder
   weights.options.library = folder->library;
   weights.options.label_offset = folder->label_offset;
   return weights;
+}
+
+std::shared_ptr<const WeightFormats> formats_of(const std::string& model,
+                                                const std::vector<HyperParameter>& hyper_parameters,
+                                                const FolderWeights& weights, std::span<const std::string> rules) {
+  if (rules.empty() && !weights.files.holds_coded()) return {};
+  const std::unique_ptr<Model> shape = build_model(model, hyper_parameters, {.device = Device::meta});
+  for (Parameter* const parameter : shape->parameters()) parameter->set_trainable(false);
+  return std::make_shared<const WeightFormats>(
+      weight_formats(*shape, rules, stored_formats(*shape, weights.files, weights.options)));
 }
 
 std::map<std::string, std::string> files_beside_weights(const Model& model, const ModelFolder& description) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,12 @@ struct FolderWeights {
 };
 /// The weights of `path`, a folder or a file; `folder`: what read_model_folder says about it.
 FolderWeights open_weights(const std::filesystem::path& path, const std::optional<ModelFolder>& folder);
+
+/// The formats of a frozen model's weights: as `rules` (weight_formats) give them, else as its files have them; null:
+/// all are f32.
+std::shared_ptr<const WeightFormats> formats_of(const std::string& model,
+                                                const std::vector<HyperParameter>& hyper_parameters,
+                                                const FolderWeights& weights, std::span<const std::string> rules = {});
 
 /// The text of the files beside weights under our names, by name. config.json: timm's convention for images,
 /// transformers' for a family that only transformers has; a model that neither has keeps our names in timm's

@@ -1,5 +1,6 @@
 #include "models/io/weight_files.h"
 
+#include "core/coded/codec.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "models/io/json_fields.h"
@@ -137,9 +138,8 @@ SafetensorsEntry join(const std::string& name, const std::vector<const Safetenso
   SafetensorsEntry whole = **present;
   whole.name = name;
   if (parts.size() == 1) return whole;
-  if (whole.format) whole.dtype = DType::f32;  // parts in few bits are decoded and joined
-  whole.format.reset();
   std::int64_t rows = 0;
+  std::vector<std::int64_t> counts;
   for (const SafetensorsEntry* const part : parts) {
     if (part == nullptr)
       reject("{}: {} is one of {} parts of {}, and another is missing", path.string(), (*present)->name, parts.size(),
@@ -150,7 +150,14 @@ SafetensorsEntry join(const std::string& name, const std::vector<const Safetenso
       reject("{}: expected {} {} {} and {} {} {} to be parts of one tensor", path.string(), (*present)->name,
              (*present)->stored_dtype, first, part->name, part->stored_dtype, shape);
     rows += shape[0];
+    counts.push_back(shape.count());
+    if (part->format != whole.format) whole.dtype = DType::f32;
   }
+  if (whole.format && (whole.dtype == DType::f32 || !can_join(*whole.format, counts))) {  // decoded by load
+    whole.dtype = DType::f32;
+    whole.format.reset();
+  }
+  if (whole.format) whole.format->nested_block = 0;
   std::vector<std::int64_t> extents(whole.shape.begin(), whole.shape.end());
   extents.front() = rows;
   whole.shape = Shape(extents);
@@ -204,6 +211,10 @@ const SafetensorsEntry* WeightFiles::find(std::string_view name) const {
   return found != entries_.end() && found->name == name ? &*found : nullptr;
 }
 
+bool WeightFiles::holds_coded() const {
+  return std::ranges::any_of(entries_, [](const SafetensorsEntry& entry) { return entry.format.has_value(); });
+}
+
 void WeightFiles::rename(const TensorNames& names) {
   const auto known = [&](std::string_view name) { return names.ours(name) || names.ignores(name); };
   std::string best_begin, best_base;
@@ -251,6 +262,13 @@ Tensor WeightFiles::load(std::string_view name) const {
   if (found == parts_of_.end()) return load_stored(std::string(name));
   if (found->second.size() == 1) return load_stored(found->second.front());
   const SafetensorsEntry& entry = *find(name);
+  if (entry.format) {
+    std::vector<Tensor> parts;
+    for (const std::string& stored : found->second) parts.push_back(load_stored(stored));
+    Tensor whole = Tensor::coded(entry.shape, *entry.format, Device::cpu);
+    join(parts, whole);
+    return whole;
+  }
   Tensor whole = Tensor::empty(entry.shape, *entry.dtype, Device::cpu);
   std::int64_t row = 0;
   for (const std::string& stored : found->second) {

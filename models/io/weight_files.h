@@ -33,6 +33,8 @@ class WeightFiles {
   /// Null where there is none.
   const SafetensorsEntry* find(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
+  /// Whether a tensor is in few bits, as bitsandbytes writes it.
+  bool holds_coded() const;
   /// One tensor in memory of the CPU, in its stored type.
   Tensor load(std::string_view name) const;
 

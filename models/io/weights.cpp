@@ -222,6 +222,18 @@ LoadedWeights check_weights(const Model& model, const WeightFiles& file, const L
   reject("{}", message);
 }
 
+WeightFormats stored_formats(const Model& model, const WeightFiles& file, const LoadOptions& given) {
+  WeightFormats formats;
+  if (!file.holds_coded()) return formats;
+  const LoadOptions options = completed(model, file, given);
+  for (const Parameter* const parameter : model.parameters()) {
+    const SafetensorsEntry* const entry = file.find(options.prefix + parameter->path());
+    if (entry != nullptr && entry->format && entry->shape == parameter->shape())
+      formats.emplace(parameter->path(), *entry->format);
+  }
+  return formats;
+}
+
 LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOptions& options) {
   const LoadedWeights loaded = check_weights(model, file, options);
   std::map<std::string_view, const Parameter*> parameters;

@@ -34,6 +34,9 @@ struct LoadedWeights {
 /// before the classes: `label_offset`, or the one of 1001 for ImageNet's 1000.
 LoadedWeights check_weights(const Model& model, const WeightFiles& file, const LoadOptions& options = {});
 
+/// The formats of the tensors that the file holds in few bits in the shapes of `model`.
+WeightFormats stored_formats(const Model& model, const WeightFiles& file, const LoadOptions& options = {});
+
 /// Checks, then sets every parameter and buffer from the file; values of another floating type are converted. Fails
 /// where a value is not finite.
 LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOptions& options = {});

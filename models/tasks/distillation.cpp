@@ -9,6 +9,7 @@
 #include "models/tasks/accuracy.h"
 #include "models/tasks/class_figures.h"
 #include "nn/functional.h"
+#include "nn/weight_formats.h"
 #include "ops/losses/loss.h"
 #include "ops/losses/top_k.h"
 
@@ -63,10 +64,10 @@ void order_classes(const std::vector<std::int64_t>& numbers, const Model& model)
   }
 }
 
-/// The teacher for the student's images and classes, with the weights of `from` (a file or a folder), in evaluation
-/// mode and without gradients.
-Teacher make_teacher(const std::string& name, const std::string& from, const Model& student,
-                     const std::vector<std::string>& names) {
+/// The teacher for the student's images and classes, with the weights of `from` (a file or a folder) in `types`, in
+/// evaluation mode and without gradients. Its head, whose rows may be reordered, is f32.
+Teacher make_teacher(const std::string& name, const std::string& from, std::span<const std::string> types,
+                     const Model& student, const std::vector<std::string>& names) {
   const ModelFolder folder = describe_teacher(name, from);
   const std::optional<JoinedClasses> joined = joined_classes(folder, student.num_classes(), names);
   const Shape& image = field_of(student.inputs(), "images").shape;  // [H, W, C]
@@ -74,11 +75,21 @@ Teacher make_teacher(const std::string& name, const std::string& from, const Mod
   std::vector<HyperParameter> values = folder.hyper_parameters;
   values.insert(values.end(),
                 {{"image_size", size}, {"in_channels", image[2]}, {"num_classes", student.num_classes()}});
-  std::unique_ptr<Model> teacher =
-      build_model(name.empty() || folder.config.empty() ? folder.model : name, values,
-                  {.device = student.context().device, .dtype = student.context().dtype, .training = false});
+  const std::string& model = name.empty() || folder.config.empty() ? folder.model : name;
   FolderWeights weights =
       open_weights(from, folder.config.empty() ? std::optional<ModelFolder>() : std::optional(folder));
+  std::shared_ptr<const WeightFormats> formats = formats_of(model, values, weights, types);
+  if (formats) {
+    WeightFormats body = *formats;
+    for (const std::string& head : build_model(model, values, {.device = Device::meta})->heads())
+      std::erase_if(body, [&](const auto& one) { return belongs_to(one.first, head); });
+    formats = std::make_shared<const WeightFormats>(std::move(body));
+  }
+  std::unique_ptr<Model> teacher = build_model(model, values,
+                                               {.device = student.context().device,
+                                                .dtype = student.context().dtype,
+                                                .training = false,
+                                                .formats = std::move(formats)});
   const std::int64_t classes = student.num_classes();
   LoadOptions as_any = weights.options;
   as_any.new_head = true;
@@ -130,6 +141,7 @@ Variable scale_for(const ImagePreparation& to, const Variable& from) {
 
 struct DistillationOptions {
   std::string teacher, teacher_from;
+  std::vector<std::string> teacher_weights;
   bool hard = false;
   double temperature = 1;
   bool per_class = true;
@@ -140,6 +152,8 @@ struct DistillationOptions {
     return {
         field("teacher", &D::teacher, "the teacher's model; empty: as its folder says"),
         field("teacher_from", &D::teacher_from, is_path, "the teacher's weights: a folder or a .safetensors file"),
+        field("teacher_weights", &D::teacher_weights,
+              "types of the teacher's weights, as freeze.weights; empty: as stored"),
         field("hard", &D::hard, "learn the teacher's best class, not its probabilities"),
         field("temperature", &D::temperature, at_least(1e-6), "temperature of soft distillation; timm's default is 4"),
         field("per_class", &D::per_class, "average the soft loss over classes, too, as DeiT does; false: as timm"),
@@ -160,6 +174,7 @@ class Distillation final : public Task {
       : Task(accuracy_metrics(model)),
         teacher_name_(options.teacher),
         teacher_from_(options.teacher_from),
+        teacher_types_(options.teacher_weights),
         classes_(model.num_classes()),
         hard_(options.hard),
         per_class_(options.per_class),
@@ -170,6 +185,7 @@ class Distillation final : public Task {
     if (teacher_from_.empty())
       reject("task distillation: `teacher_from` names the folder or file with the teacher's weights");
     if (!teacher_name_.empty()) describe_model(teacher_name_, {});  // refuses an unknown name
+    check_weight_rules(teacher_types_);
   }
 
   SampleFields targets() const override { return {class_field(classes_)}; }
@@ -221,7 +237,7 @@ class Distillation final : public Task {
   /// The teacher's logits for the batch as the student sees it.
   Tensor teacher_logits(const Inputs& batch, const Model& student) const {
     const NoGrad no_grad;
-    if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, student, data().classes);
+    if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, teacher_types_, student, data().classes);
     Inputs inputs;
     const Variable& images = batch.at("images");
     if (images.dtype() == DType::u8) {
@@ -253,6 +269,7 @@ class Distillation final : public Task {
   }
 
   std::string teacher_name_, teacher_from_;
+  std::vector<std::string> teacher_types_;
   mutable Teacher teacher_;          // from the first step on: an evaluation needs none
   ImagePreparation student_images_;  // as the batches come; empty: not said
   std::int64_t classes_;

@@ -5,6 +5,7 @@
 #include "core/file.h"
 #include "models/folders/folder.h"
 #include "models/io/adapter_folder.h"
+#include "models/io/halves.h"
 #include "models/io/json_fields.h"
 #include "models/io/weights.h"
 
@@ -45,6 +46,13 @@ std::vector<std::string> average_files(bool adapted) {
   if (!adapted) return {std::string(average_file)};
   return {fmt::format("{}/{}", average_folder, adapter_weights_file),
           fmt::format("{}/{}", average_folder, adapter_config_file)};
+}
+
+/// The low halves beside weights in bf16, in both folders.
+std::vector<std::string> low_halves(bool averaged) {
+  std::vector<std::string> files{std::string(low_halves_file)};
+  if (averaged) files.push_back(fmt::format("{}/{}", average_folder, low_halves_file));
+  return files;
 }
 
 constexpr std::int64_t format = 2;             // of checkpoint.json; raised when its meaning changes
@@ -236,7 +244,9 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
     return true;
   };
   const bool whole = take(expected);
-  if (!take(averages)) take({std::string(former_average_file)});
+  const bool averaged = take(averages);
+  if (!averaged) take({std::string(former_average_file)});
+  take(low_halves(averaged));
   take({std::string(heads_file)});
   if (!whole || !others.empty())
     reject("{}: expected `files` to name {}, perhaps {}, and nothing else", origin, fmt::join(expected, ", "),
@@ -299,7 +309,9 @@ void write_checkpoint(const fs::path& folder, const TrainedState& state, const P
       fs::create_directories(into);
       write_texts(into, state.texts);
       if (adapted) return write_adapter(into, state.model);
-      save_weights(state.classifier != nullptr ? *state.classifier : state.model, into / weights_file);
+      if (state.classifier != nullptr) return save_weights(*state.classifier, into / weights_file, state.stored);
+      if (state.stored == DType::f32) return save_weights(state.model, into / weights_file);
+      save_halves(state.model, into / weights_file, into / low_halves_file);
     };
     save(temporary);
     if (state.classifier != nullptr) {
@@ -312,6 +324,8 @@ void write_checkpoint(const fs::path& folder, const TrainedState& state, const P
       for (const std::string& name : average_files(adapted)) note(name);
       sync_folder(temporary / average_folder);
     }
+    if (!adapted && state.classifier == nullptr && state.stored != DType::f32)
+      for (const std::string& name : low_halves(state.average != nullptr)) note(name);
     write_optimizer(temporary / optimizer_file, state);
     write_safetensors(temporary / memory_file, state_of(state.policy));
     for (const std::string& name : content_files(adapted)) note(name);
@@ -375,6 +389,8 @@ LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& sta
       AdapterFolder(from).load(state.model);
     else
       load_weights(state.model, WeightFiles(file_of(from)), as_saved);
+    const fs::path low = fs::is_directory(from) ? from / low_halves_file : fs::path();
+    if (!low.empty() && kept(fs::relative(low, folder).string())) add_low_halves(state.model, low);
   };
   // All is judged before anything changes; the policy judges its state as it takes it.
   check(folder);

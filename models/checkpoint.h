@@ -46,6 +46,8 @@ inline constexpr std::string_view heads_file = "heads.safetensors";
 /// The running mean of the weights, under the same names; only where one is kept. A folder of its own, so that other
 /// libraries load it as they load the checkpoint.
 inline constexpr std::string_view manifest_file = "checkpoint.json";
+/// Low halves of weights that are in bf16 (models/io/halves.h), beside each file of them.
+inline constexpr std::string_view low_halves_file = "low_halves.safetensors";
 inline constexpr std::string_view average_folder = "average";
 inline constexpr std::string_view average_file = "average/model.safetensors";
 /// The file of the averaged weights in checkpoints of earlier versions.
@@ -60,6 +62,7 @@ struct TrainedState {
   std::map<std::string, std::string> texts{};  // files beside the weights and beside their average, as config.json
   const Model* classifier = nullptr;           // whose features `model`, the heads, is trained on; null: none
   Communicator& ranks = single_process();      // that train it together, each with a copy
+  DType stored = DType::f32;                   // of weights in the checkpoint; bf16: with what a run needs to go on
 };
 
 /// Content of checkpoint.json.

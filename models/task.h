@@ -74,6 +74,8 @@ class Task {
   /// Whether training reads its batch by kernels alone: then the batch may lie on the model's device, and steps can be
   /// captured (models/trainer_graph.cpp). The weight of such a batch is its number of samples.
   virtual bool reads_by_kernels() const { return false; }
+  /// Makes what the task holds beside `model`, as a teacher, before the first step. `run` does it where nobody did.
+  virtual void prepare(const Model& /*model*/) const {}
   /// Runs the model over a batch; the loss is recorded if a tape is recording. Move the batch to free what forward
   /// needs no longer.
   virtual TaskResult run(Model& model, Inputs batch, TaskMode mode) const = 0;

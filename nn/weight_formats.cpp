@@ -16,13 +16,13 @@ struct WeightRule {
   std::string_view type;
 };
 
-WeightRule parse(std::string_view rule) {
+WeightRule parse(std::string_view rule, std::string_view key) {
   const std::size_t equals = rule.rfind('=');
   const WeightRule parsed = equals == std::string_view::npos
                                 ? WeightRule{{}, rule}
                                 : WeightRule{rule.substr(0, equals), rule.substr(equals + 1)};
   if (std::ranges::find(weight_types(), parsed.type) == weight_types().end())
-    reject("types of weights: expected one of {}, or PATTERN=TYPE, got `{}`", fmt::join(weight_types(), ", "), rule);
+    reject("{}: expected one of {}, or PATTERN=TYPE, got `{}`", key, fmt::join(weight_types(), ", "), rule);
   return parsed;
 }
 
@@ -46,34 +46,36 @@ const std::vector<std::string>& weight_types() {
   return types;
 }
 
-void check_weight_rules(std::span<const std::string> rules) {
-  if (rules.size() == 1 && rules.front() == automatic_weights) return;
-  for (const std::string& rule : rules) parse(rule);
+void check_weight_rules(const WeightRules& given) {
+  if (given.rules.size() == 1 && given.rules.front() == automatic_weights) return;
+  for (const std::string& rule : given.rules) parse(rule, given.key);
 }
 
-WeightFormats weight_formats(const Module& model, std::span<const std::string> rules, const WeightFormats& stored) {
+WeightFormats weight_formats(const Module& model, const WeightRules& given, const WeightFormats& stored) {
+  const std::span<const std::string> rules = given.rules;
   WeightFormats formats;
   std::vector<bool> matched(rules.size());
   for (const Parameter* const parameter : model.parameters()) {
     if (parameter->trainable() || !may_be_coded(*parameter)) continue;
     const auto applies = [&](const std::string& one) {
-      const std::string_view pattern = parse(one).pattern;
+      const std::string_view pattern = parse(one, given.key).pattern;
       return pattern.empty() || matches_glob(pattern, parameter->path());
     };
     if (const auto rule = std::ranges::find_if(rules, applies); rule != rules.end()) {
       matched[static_cast<std::size_t>(rule - rules.begin())] = true;
-      if (const auto format = format_of(parse(*rule).type, parameter->shape()))
+      if (const auto format = format_of(parse(*rule, given.key).type, parameter->shape()))
         formats.emplace(parameter->path(), *format);
     } else if (const auto found = stored.find(parameter->path()); found != stored.end()) {
       formats.insert(*found);
     }
   }
   for (std::size_t i = 0; i < rules.size(); ++i)
-    if (!matched[i] && parse(rules[i]).type != "f32")
+    if (!matched[i] && parse(rules[i], given.key).type != "f32")
       reject(
-          "types of weights: `{}` has no effect: no frozen weight of a linear layer, a convolution or a table of {} "
+          "{}: `{}` has no effect: no frozen weight of a linear layer, a convolution or a table of {} "
           "elements or more {}; an adapter, freeze.train or freeze.freeze freezes weights",
-          rules[i], fewest_coded_elements, parse(rules[i]).pattern.empty() ? "is left" : "is left that it matches");
+          given.key, rules[i], fewest_coded_elements,
+          parse(rules[i], given.key).pattern.empty() ? "is left" : "is left that it matches");
   return formats;
 }
 

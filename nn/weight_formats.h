@@ -19,14 +19,18 @@ inline constexpr std::string_view automatic_weights = "auto";
 /// Elements below which a parameter stays f32.
 inline constexpr std::int64_t fewest_coded_elements = 4096;
 
-/// The formats that `rules` give the frozen parameters of `model` which may be in few bits. A rule is a type, or
-/// `PATTERN=TYPE` for the parameters that the pattern matches; the first that matches a parameter applies, and without
-/// one `stored`, the formats of a file. Rules that are none, and patterns without such a parameter, are input errors.
-WeightFormats weight_formats(const Module& model, std::span<const std::string> rules, const WeightFormats& stored = {});
+/// Each is a type, or `PATTERN=TYPE` for the parameters that the pattern matches; the first that matches applies.
+struct WeightRules {
+  std::span<const std::string> rules;
+  std::string_view key = "freeze.weights";  // for messages
+};
+/// The formats of the frozen parameters of `model` which may be in few bits: by `rules`, and where none matches by
+/// `stored`, the formats of a file. Rules that are none, and patterns without such a parameter, are input errors.
+WeightFormats weight_formats(const Module& model, const WeightRules& rules, const WeightFormats& stored = {});
 /// The formats of the trained parameters of `model` in bf16: `train.weights`. Refuses a model without one.
 WeightFormats trained_formats(const Module& model);
 /// Refuses rules that are none.
-void check_weight_rules(std::span<const std::string> rules);
+void check_weight_rules(const WeightRules& rules);
 
 /// The name of a tensor's type: as name_of, or the code of a coded one, as `nf4`.
 std::string_view type_name(const Tensor& tensor);

@@ -36,6 +36,9 @@ class Export {
         ->type_name("FOLDER");
     app.add_flag("--adapter", adapter_alone_,
                  "write the adapter of a run alone, as a folder of PEFT, in place of a model that it is merged into");
+    app.add_option("--dtype", dtype_, "type of the weights that are written; those of an adapter alone stay f32")
+        ->type_name("f32|bf16|f16")
+        ->check(CLI::IsMember({"f32", "bf16", "f16"}));
     report_.declare(app);
   }
 
@@ -44,6 +47,8 @@ class Export {
     ModelFolder& folder = opened.folder;
     if (folder.tokenizer.empty() && !opened.texts.empty()) folder.tokenizer = tokenizer_texts(opened.texts);
     const fs::path out = expand_home(out_);
+    if (adapter_alone_ && dtype_ != "f32") reject("--dtype: an adapter alone is written in f32");
+    folder.stored = dtype_ == "bf16" ? DType::bf16 : dtype_ == "f16" ? DType::f16 : DType::f32;
     const std::string family = describe_model(folder.model, folder.hyper_parameters).family;
     const std::string usual = timm_forms().contains(family) ? "timm" : "transformers";
     if (adapter_alone_) return export_adapter(opened, out, usual);
@@ -65,6 +70,7 @@ class Export {
                   {{"model", folder.model},
                    {"weights", opened.weights.string()},
                    {"format", format},
+                   {"dtype", dtype_},
                    {"parameters", model.parameter_count()},
                    {"classes", model.num_classes()},
                    {"folder", out.string()},
@@ -101,7 +107,7 @@ class Export {
     return 0;
   }
 
-  std::string from_, base_, out_, format_;
+  std::string from_, base_, out_, format_, dtype_ = "f32";
   bool adapter_alone_ = false;
   Report report_;
 };

@@ -107,7 +107,7 @@ ExitCode plan(const PlanOptions& options) {
   const Measurement& first = plans.front();
   std::string text = fmt::format("A training step of {}, batch {}, {}; {} of {} parameters are trained\n", first.model,
                                  first.batch_size, first.precision, first.trainable, first.parameters);
-  text += weights_text(first);
+  text += weights_text(first.weights);
   if (first.features > 0)
     text += fmt::format("The features of all samples are computed once and held in memory: {} of `data`\n",
                         format_bytes(first.features));

@@ -127,6 +127,7 @@ struct Configuration {
     std::int64_t save_every_steps = 0;
     std::int64_t keep = 2;
     bool tensorboard = false;
+    std::string weights = "f32";
 
     static Fields fields();
   };

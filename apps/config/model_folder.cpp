@@ -148,6 +148,7 @@ ModelFolder describe_folder(const Experiment& experiment) {
   ModelFolder folder{.model = experiment.model.name, .hyper_parameters = hyper_parameters_of(experiment)};
   folder.labels = data.classes;
   folder.problem = tasks().get(experiment.task.name).problem;
+  if (experiment.output.weights == "bf16") folder.stored = DType::bf16;
   if (const auto tokenizer = experiment.data.source.settings.find("tokenizer");
       tokenizer != experiment.data.source.settings.end())
     folder.tokenizer = tokenizer_texts(tokenizer->second.text);

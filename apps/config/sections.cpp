@@ -201,6 +201,9 @@ Fields Configuration::Output::fields() {
           field("save_every_steps", &Output::save_every_steps, "steps between further checkpoints; 0: none"),
           field("keep", &Output::keep, between(2, std::numeric_limits<double>::infinity()),
                 "latest checkpoints to keep, besides the best; at least two, in case one is damaged"),
+          field("weights", &Output::weights, one_of({"f32", "bf16"}),
+                "type of the weights in checkpoints; with bf16 the rest of their bits, which --resume needs, is in a "
+                "file of its own"),
           field("tensorboard", &Output::tensorboard, "write TensorBoard event files beside metrics.jsonl")};
 }
 

@@ -259,6 +259,10 @@ void check_adapter(const Configuration& c, const Tree& root, Problems& problems)
   const Configuration::Adapter& adapter = c.adapter;
   if (!adapter.used() && !adapter.targets.empty())
     problems.add(place_of(root, "adapter", "targets"), "adapter.targets: expected adapter.name besides, as lora");
+  if (adapter.used() && c.output.weights != "f32")
+    problems.add(place_of(root, "output", "weights"),
+                 "output.weights: checkpoints of an adapter hold it alone, in f32; `lacuna export --dtype bf16` writes "
+                 "the merged model");
   if (adapter.used() && !c.freeze.freeze.empty())
     problems.add(place_of(root, "freeze", "freeze"),
                  "freeze.freeze: an adapter freezes all other parameters; freeze.train names those to train beside it");
@@ -293,7 +297,7 @@ void validate(const Experiment& c, const Tree& root, Problems& problems) {
     problems.add(place_of(root, "train", "accumulate"),
                  fmt::format("train.accumulate: expected a divisor of train.batch_size ({}), got {}",
                              c.train.batch_size, c.train.accumulate));
-  note_refusal(place_of(root, "freeze", "weights"), problems, [&] { check_weight_rules(c.freeze.weights); });
+  note_refusal(place_of(root, "freeze", "weights"), problems, [&] { check_weight_rules({c.freeze.weights}); });
   if (!c.freeze.train.empty() && !c.freeze.freeze.empty())
     problems.add(place_of(root, "freeze"),
                  "freeze: expected `train` (only these are trained) or `freeze` (all but these are), got both");

@@ -1,6 +1,7 @@
 #include "apps/train/announcement.h"
 
 #include "apps/output/output.h"
+#include "apps/train/measure.h"
 #include "apps/train/statistics.h"
 
 #include <fmt/ranges.h>
@@ -68,6 +69,10 @@ std::vector<std::string> announce_weights(const Experiment& experiment, const Se
   if (!setup.weights_file().empty() && !resumed)
     lines.push_back(fmt::format("weights from {}{}{}", setup.weights_file().string(),
                                 setup.weights_notes().empty() ? "" : "; ", fmt::join(setup.weights_notes(), "; ")));
+  if (std::string types = weights_text(weights_by_type(setup)); !types.empty()) {
+    types.pop_back();
+    lines.push_back(std::move(types));
+  }
   for (std::string& note : setup.task().notes()) lines.push_back(std::move(note));
   if (const ProbeHeads* const heads = setup.heads()) {
     std::vector<double> rates = heads->rates();

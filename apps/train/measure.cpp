@@ -144,14 +144,7 @@ Measurement describe(const Experiment& experiment, const Setup& setup) {
   result.parameters = setup.parameter_count();
   result.features = setup.planned_features();
   result.trainable = setup.trainable_count();
-  std::vector<Parameter*> parameters = setup.model().parameters();
-  if (&setup.classifier() != &setup.model())
-    for (Parameter* const one : setup.classifier().parameters()) parameters.push_back(one);
-  for (const Parameter* const parameter : parameters) {
-    StoredWeights& stored = result.weights[std::string(type_name(parameter->tensor()))];
-    stored.parameters += parameter->tensor().count();
-    stored.bytes += parameter->tensor().bytes();
-  }
+  result.weights = weights_by_type(setup);
   return result;
 }
 
@@ -204,6 +197,7 @@ Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOpt
       result.batch += part.bytes();
       result.ahead += bytes_ahead(part, setup.model().inputs(), setup.task().targets());
     }
+  setup.task().prepare(setup.model());
   Ledger& account = ledger(device);
   account.reset_peak();
   Trainer trainer = setup.trainer();
@@ -343,10 +337,23 @@ nlohmann::ordered_json to_json(const Measurement& m) {
   return json;
 }
 
-std::string weights_text(const Measurement& m) {
-  if (m.weights.size() == 1 && m.weights.begin()->first == "f32") return {};
+WeightsByType weights_by_type(Setup& setup) {
+  std::vector<Parameter*> parameters = setup.model().parameters();
+  if (&setup.classifier() != &setup.model())
+    for (Parameter* const one : setup.classifier().parameters()) parameters.push_back(one);
+  WeightsByType types;
+  for (const Parameter* const parameter : parameters) {
+    StoredWeights& stored = types[std::string(type_name(parameter->tensor()))];
+    stored.parameters += parameter->tensor().count();
+    stored.bytes += parameter->tensor().bytes();
+  }
+  return types;
+}
+
+std::string weights_text(const WeightsByType& weights) {
+  if (weights.size() == 1 && weights.begin()->first == "f32") return {};
   std::vector<std::string> parts;
-  for (const auto& [type, stored] : m.weights)
+  for (const auto& [type, stored] : weights)
     parts.push_back(fmt::format("{} in {} ({})", stored.parameters, type, format_bytes(stored.bytes)));
   return fmt::format("Weights: {}\n", fmt::join(parts, ", "));
 }

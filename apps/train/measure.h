@@ -33,6 +33,8 @@ class SavedByPath {
 struct StoredWeights {
   std::int64_t parameters = 0, bytes = 0;
 };
+using WeightsByType = std::map<std::string, StoredWeights>;
+WeightsByType weights_by_type(Setup& setup);
 
 struct Measurement {
   std::string model;
@@ -45,7 +47,7 @@ struct Measurement {
   std::optional<MemoryPlan> plan;  // of `auto`
   std::int64_t parameters = 0;
   std::int64_t trainable = 0;
-  std::map<std::string, StoredWeights> weights{};  // by type, as `nf4`
+  WeightsByType weights{};  // as `nf4`
   Bytes memory{};             // each purpose at its own highest; saved: at the end of the forward pass
   BytesByPath saved_by_path;  // what makes up `memory`'s saved
   // The next two count batches in the memory of the measured device, so none beside a GPU.
@@ -66,7 +68,7 @@ struct Measurement {
 };
 
 /// A line of the weights' types; nothing where all are f32.
-std::string weights_text(const Measurement& measured);
+std::string weights_text(const WeightsByType& weights);
 
 /// The figures that are known before anything is measured.
 Measurement describe(const Experiment& experiment, const Setup& setup);

@@ -208,7 +208,7 @@ std::shared_ptr<const WeightFormats> formats_of(const Experiment& experiment, bo
     freeze(experiment, *model);
   keep_replaced(*model, made.adapter);
   WeightFormats formats =
-      weight_formats(*model, experiment.freeze.weights,
+      weight_formats(*model, {experiment.freeze.weights},
                      stored ? stored_formats(*model, base->weights.files, base->weights.options) : WeightFormats());
   if (in_bf16) formats.merge(trained_formats(*model));
   return shared(std::move(formats));
@@ -301,8 +301,9 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
     freeze_all(*shape);
     keep_replaced(*shape, own);
     std::istringstream rules(types == trained.end() ? "" : types->second);
+    const std::vector<std::string> given(std::istream_iterator<std::string>(rules), {});
     formats = shared(weight_formats(
-        *shape, std::vector<std::string>(std::istream_iterator<std::string>(rules), {}),
+        *shape, {given},
         opened ? stored_formats(*shape, opened->weights.files, opened->weights.options) : WeightFormats()));
   }
   const auto made = [&](bool other_classes) {
@@ -412,6 +413,7 @@ Setup::Setup(const Experiment& experiment, Device device, Communicator& ranks)
       threads_(static_cast<int>(experiment.train.threads)),
       tf32_(experiment.train.precision == "tf32"),
       policy_(make_memory_policy(experiment, device)),
+      stored_(experiment.output.weights == "bf16" ? DType::bf16 : DType::f32),
       step_options_{
           .clipping = {.norm = experiment.train.clip_norm,
                        .parameter_norm = experiment.train.clip_parameter_norm,

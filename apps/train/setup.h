@@ -114,7 +114,7 @@ class Setup {
 
  private:
   TrainedState state(MemoryPolicy& policy) {
-    return {*model_, *optimizer_, policy, average_.get(), {}, classifier_.get(), ranks_};
+    return {*model_, *optimizer_, policy, average_.get(), {}, classifier_.get(), ranks_, stored_};
   }
 
   Communicator& ranks_;
@@ -122,6 +122,7 @@ class Setup {
   Tf32Scope tf32_;
   std::unique_ptr<RuledPolicy> policy_;
   std::unique_ptr<Model> model_, classifier_;  // the latter null where it is the former
+  DType stored_;                               // of weights in checkpoints
   const ProbeHeads* heads_ = nullptr;          // `model_`, where it is heads
   std::vector<NamedTensors> planned_features_;
   std::unique_ptr<Task> task_;

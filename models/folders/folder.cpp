@@ -4,7 +4,6 @@
 #include "models/folders/timm.h"
 #include "models/folders/transformers.h"
 #include "models/task.h"
-#include "nn/weight_formats.h"
 
 #include <nlohmann/json.hpp>
 
@@ -84,8 +83,8 @@ FolderWeights open_weights(const fs::path& path, const std::optional<ModelFolder
 
 std::shared_ptr<const WeightFormats> formats_of(const std::string& model,
                                                 const std::vector<HyperParameter>& hyper_parameters,
-                                                const FolderWeights& weights, std::span<const std::string> rules) {
-  if (rules.empty() && !weights.files.holds_coded()) return {};
+                                                const FolderWeights& weights, const WeightRules& rules) {
+  if (rules.rules.empty() && !weights.files.holds_coded()) return {};
   const std::unique_ptr<Model> shape = build_model(model, hyper_parameters, {.device = Device::meta});
   for (Parameter* const parameter : shape->parameters()) parameter->set_trainable(false);
   return std::make_shared<const WeightFormats>(
@@ -109,10 +108,10 @@ void write_texts(const fs::path& folder, const std::map<std::string, std::string
 namespace {
 
 /// The state under transformers' names; an empty table: they are ours.
-std::vector<NamedTensor> renamed(const Module& model, const TensorNames& names) {
-  if (names.body.empty()) return state_of(model);
+std::vector<NamedTensor> renamed(std::vector<NamedTensor> all, const TensorNames& names) {
+  if (names.body.empty()) return all;
   std::vector<NamedTensor> state;
-  for (const auto& [ours, tensor] : state_of(model)) {
+  for (const auto& [ours, tensor] : all) {
     const std::vector<TensorNames::Place> places = names.theirs(ours);
     expect(!places.empty(), "{} has no name in transformers", ours);
     const std::int64_t rows = tensor.shape().front() / places.front().parts;
@@ -148,15 +147,15 @@ void write_model_folder(const fs::path& path, const Model& model, const ModelFol
       reject("timm has no such model: {}", refusal);
   std::optional<TransformersFiles> files;
   if (library == Library::transformers) files = transformers_files(model, description);
-  const std::map<std::string, std::string> metadata{{"format", "pt"}};
   write_new_folder(path, [&](const fs::path& folder) {
+    std::vector<NamedTensor> state = converted(state_of(model), description.stored);
     if (files) {
       write_texts(folder, files->texts);
-      write_safetensors(folder / "model.safetensors", renamed(model, *files->names), metadata);
+      state = renamed(std::move(state), *files->names);
     } else {
       write_file_atomically(folder / "config.json", timm_config(model, description).dump(2) + "\n");
-      save_weights(model, folder / "model.safetensors", metadata);
     }
+    write_safetensors(folder / "model.safetensors", std::move(state), {{"format", "pt"}});
   });
 }
 

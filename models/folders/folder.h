@@ -5,13 +5,13 @@
 #include "models/image_preparation.h"
 #include "models/io/weights.h"
 #include "models/registry.h"
+#include "nn/weight_formats.h"
 
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +31,7 @@ struct ModelFolder {
   std::map<std::string, std::string> tokenizer{};  // its files' text, by name, to be written beside the weights
   std::shared_ptr<const TensorNames> names{};      // of the weights; null: those of the models here
   std::int64_t label_offset = 0;                   // see LoadOptions
+  DType stored = DType::f32;                       // of the weights that are written
   std::vector<std::string> notes{};                // what a user should know, each in words
 };
 
@@ -61,7 +62,7 @@ FolderWeights open_weights(const std::filesystem::path& path, const std::optiona
 /// all are f32.
 std::shared_ptr<const WeightFormats> formats_of(const std::string& model,
                                                 const std::vector<HyperParameter>& hyper_parameters,
-                                                const FolderWeights& weights, std::span<const std::string> rules = {});
+                                                const FolderWeights& weights, const WeightRules& rules = {});
 
 /// The text of the files beside weights under our names, by name. config.json: timm's convention for images,
 /// transformers' for a family that only transformers has; a model that neither has keeps our names in timm's

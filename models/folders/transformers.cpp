@@ -268,7 +268,9 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
     if (!description.problem.empty() && type.architecture.find(what) != std::string::npos)
       config["problem_type"] = description.problem;
   config.update(type.config);
-  config["dtype"] = "float32";
+  config["dtype"] = description.stored == DType::f32    ? "float32"
+                    : description.stored == DType::bf16 ? "bfloat16"
+                                                        : "float16";
   TransformersFiles files{.texts = description.tokenizer, .names = &kind.names};
   const auto add = [&](const char* name, const ordered_json& json) { files.texts[name] = json.dump(2) + "\n"; };
   add("config.json", config);

@@ -253,9 +253,19 @@ LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOpti
   return loaded;
 }
 
-void save_weights(const Module& model, const std::filesystem::path& path,
-                  const std::map<std::string, std::string>& metadata) {
-  write_safetensors(path, state_of(model), metadata);
+std::vector<NamedTensor> converted(std::vector<NamedTensor> state, DType type) {
+  for (auto& [name, tensor] : state) {
+    if (!holds_numbers(tensor.dtype())) continue;
+    tensor = tensor.to(Device::cpu).to(type);
+    if (type == DType::f16 && !is_finite(tensor.to(DType::f32)))
+      reject("{} has values that f16 cannot hold: write bf16 or f32", name);
+  }
+  return state;
+}
+
+void save_weights(const Module& model, const std::filesystem::path& path, DType type) {
+  const std::vector<NamedTensor> state = state_of(model);
+  write_safetensors(path, type == DType::f32 ? state : converted(state, type), {{"format", "pt"}});
 }
 
 }  // namespace lacuna

@@ -44,8 +44,10 @@ LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOpti
 /// Parameters and buffers by name; the tensors are the model's own.
 std::vector<NamedTensor> state_of(const Module& model);
 
-/// Writes the state as a file that timm loads.
-void save_weights(const Module& model, const std::filesystem::path& path,
-                  const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+/// The tensors of numbers as `type`, decoded where they are in few bits; counters as they are. Refuses values that are
+/// beyond the range of f16.
+std::vector<NamedTensor> converted(std::vector<NamedTensor> state, DType type);
+/// Writes the state as a file that timm loads; in f32 as it is, weights in few bits included.
+void save_weights(const Module& model, const std::filesystem::path& path, DType type = DType::f32);
 
 }  // namespace lacuna

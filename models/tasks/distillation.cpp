@@ -78,10 +78,11 @@ Teacher make_teacher(const std::string& name, const std::string& from, std::span
   const std::string& model = name.empty() || folder.config.empty() ? folder.model : name;
   FolderWeights weights =
       open_weights(from, folder.config.empty() ? std::optional<ModelFolder>() : std::optional(folder));
-  std::shared_ptr<const WeightFormats> formats = formats_of(model, values, weights, types);
+  std::shared_ptr<const WeightFormats> formats = formats_of(model, values, weights, {types, "task.teacher_weights"});
   if (formats) {
     WeightFormats body = *formats;
-    for (const std::string& head : build_model(model, values, {.device = Device::meta})->heads())
+    const std::unique_ptr<Model> shape = build_model(model, values, {.device = Device::meta});
+    for (const std::string& head : shape->heads())
       std::erase_if(body, [&](const auto& one) { return belongs_to(one.first, head); });
     formats = std::make_shared<const WeightFormats>(std::move(body));
   }
@@ -185,7 +186,7 @@ class Distillation final : public Task {
     if (teacher_from_.empty())
       reject("task distillation: `teacher_from` names the folder or file with the teacher's weights");
     if (!teacher_name_.empty()) describe_model(teacher_name_, {});  // refuses an unknown name
-    check_weight_rules(teacher_types_);
+    check_weight_rules({teacher_types_, "task.teacher_weights"});
   }
 
   SampleFields targets() const override { return {class_field(classes_)}; }
@@ -233,11 +234,15 @@ class Distillation final : public Task {
 
   std::unique_ptr<Figures> figures() const override { return std::make_unique<ClassFigures>(data().classes); }
 
+  void prepare(const Model& student) const override {
+    if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, teacher_types_, student, data().classes);
+  }
+
  private:
   /// The teacher's logits for the batch as the student sees it.
   Tensor teacher_logits(const Inputs& batch, const Model& student) const {
     const NoGrad no_grad;
-    if (!teacher_.model) teacher_ = make_teacher(teacher_name_, teacher_from_, teacher_types_, student, data().classes);
+    prepare(student);
     Inputs inputs;
     const Variable& images = batch.at("images");
     if (images.dtype() == DType::u8) {

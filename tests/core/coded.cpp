@@ -10,6 +10,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <iterator>
+#include <vector>
 
 namespace lacuna {
 namespace {
@@ -137,6 +139,26 @@ TEST_CASE("a tensor in few bits has no elements to point at") {
   CHECK_THROWS_AS(decode_rows(coded, Tensor::from(std::span<const std::int64_t>(beyond), {1}),
                               Tensor::empty({1, 16}, DType::f32, Device::cpu)),
                   Error);
+}
+
+TEST_CASE("weights one below the other keep their values without being decoded") {
+  for (const WeightCode code : codes) {
+    CAPTURE(name_of(code));
+    std::vector<Tensor> parts;
+    std::vector<double> values;
+    for (const Shape& shape : {Shape{3, 128}, Shape{130, 128}}) {
+      parts.push_back(encoded(drawn(shape), code));
+      std::ranges::copy(parts.back().to_vector(), std::back_inserter(values));
+    }
+    WeightFormat format = parts.front().format();
+    format.nested_block = 0;
+    const Tensor whole = Tensor::coded({133, 128}, format, Device::cpu);
+    join(parts, whole);
+    CHECK(whole.to_vector() == values);
+  }
+  const WeightFormat nf4 = format_in_4_bits(WeightCode::nf4);
+  CHECK(can_join(nf4, std::array<std::int64_t, 2>{64, 192}));
+  CHECK_FALSE(can_join(nf4, std::array<std::int64_t, 2>{32, 192}));
 }
 
 }  // namespace lacuna

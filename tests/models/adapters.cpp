@@ -476,7 +476,7 @@ TEST_CASE("an adapter on weights in few bits has the gradients that it has on th
       const AdapterOptions options{.kind = "lora", .settings = {{"rank", 2}}, .targets = all_linear};
       const std::unique_ptr<Model> shape = adapted(description, options, {}, {.device = Device::meta});
       const auto formats =
-          std::make_shared<const WeightFormats>(weight_formats(*shape, std::vector{std::string(type)}));
+          std::make_shared<const WeightFormats>(weight_formats(*shape, {std::span(&type, 1)}));
       const std::unique_ptr<Model> coded = adapted(description, options, {}, {.formats = formats}),
                                    decoded = adapted(description, options);
       std::int64_t in_few_bits = 0, bytes = 0;

@@ -1,8 +1,11 @@
 // Weights in few bits in files: a round trip keeps every bit, and parts that contradict each other are refused.
 #include "core/coded/maps.h"
+#include "core/ledger.h"
 #include "core/random.h"
 #include "models/io/coded_entries.h"
-#include "models/io/weight_files.h"
+#include "models/io/weights.h"
+#include "nn/weight_formats.h"
+#include "tests/models/tiny_models.h"
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
@@ -96,4 +99,29 @@ TEST_CASE("parts of a weight in few bits that do not fit each other are refused"
   refuses([&](auto& parts) { state(parts, "float32", "float8"); }, "float8");
   refuses([&](auto& parts) { state(parts, "{", "["); }, "JSON");
   refuses([&](auto& parts) { part(parts, "__nf4").name = name + ".quant_state.other__nf5"; }, "not known");
+}
+
+TEST_CASE("loading weights in few bits holds no more than one tensor in f32 and its copy above the result") {
+  const TemporaryFolder folder;
+  const Description description = tiny_vit({{"embed_dim", 96}, {"depth", 12}});
+  const auto make = [&](const ModelContext& context) {
+    return build_model(description.name, description.hyper_parameters, context);
+  };
+  save_weights(*make({}), folder / "w.safetensors");
+  const std::unique_ptr<Model> shape = make({.device = Device::meta});
+  std::int64_t largest = 0;
+  for (Parameter* const parameter : shape->parameters()) {
+    parameter->set_trainable(false);
+    largest = std::max(largest, parameter->tensor().bytes());
+  }
+  const std::string type = "nf4";
+  const auto formats = std::make_shared<const WeightFormats>(weight_formats(*shape, {std::span(&type, 1)}));
+  Ledger& account = ledger(Device::cpu);
+  const std::int64_t before = account.total();
+  account.reset_peak();
+  const std::unique_ptr<Model> model = make({.formats = formats});
+  load_weights(*model, WeightFiles(folder / "w.safetensors"));
+  const std::int64_t result = account.total() - before;
+  CHECK(result < 6 * largest);  // 12 blocks in f32 have 36
+  CHECK(account.peak() - before <= result + 2 * largest);
 }

@@ -30,16 +30,21 @@ struct Layers : Module {
 
 std::vector<std::string> rules(std::initializer_list<const char*> all) { return {all.begin(), all.end()}; }
 
+WeightFormats formats_by(const Layers& layers, std::initializer_list<const char*> all) {
+  const std::vector<std::string> given = rules(all);
+  return weight_formats(layers, {given});
+}
+
 }  // namespace
 
 TEST_CASE("frozen weights of layers from 4,096 elements on have a format") {
   Layers layers(ModelContext{.device = Device::meta});
   for (Parameter* const parameter : layers.parameters()) parameter->set_trainable(parameter->path() == "head.weight");
-  const WeightFormats all = weight_formats(layers, rules({"nf4"}));
+  const WeightFormats all = formats_by(layers, {"nf4"});
   CHECK(all.size() == 3);
   CHECK(all.at("blocks.0.fc.weight") == format_in_4_bits(WeightCode::nf4));
   CHECK(all.contains("conv.weight"));
-  const WeightFormats some = weight_formats(layers, rules({"blocks.0.*=f32", "conv*=bf16", "int8"}));
+  const WeightFormats some = formats_by(layers, {"blocks.0.*=f32", "conv*=bf16", "int8"});
   CHECK_FALSE(some.contains("blocks.0.fc.weight"));
   CHECK(some.at("conv.weight") == WeightFormat{});
   CHECK(some.at("blocks.1.fc.weight") == format_in_8_bits(128));
@@ -48,7 +53,7 @@ TEST_CASE("frozen weights of layers from 4,096 elements on have a format") {
 TEST_CASE("types and patterns without effect are refused") {
   Layers layers(ModelContext{.device = Device::meta});
   const auto refuses = [&](std::initializer_list<const char*> given) {
-    CHECK_THROWS_AS(weight_formats(layers, rules(given)), Error);
+    CHECK_THROWS_AS(formats_by(layers, given), Error);
   };
   refuses({"nf4"});  // nothing is frozen
   for (Parameter* const parameter : layers.parameters()) parameter->set_trainable(false);
@@ -56,8 +61,8 @@ TEST_CASE("types and patterns without effect are refused") {
   refuses({"nothing.*=nf4", "int8"});
   refuses({"small.*=nf4"});
   refuses({"nf4", "conv*=int8"});  // the first rule takes all
-  CHECK_THROWS_AS(check_weight_rules(rules({"blocks.*=f16"})), Error);
-  CHECK_NOTHROW(check_weight_rules(rules({"auto"})));
+  CHECK_THROWS_AS(check_weight_rules({rules({"blocks.*=f16"})}), Error);
+  CHECK_NOTHROW(check_weight_rules({rules({"auto"})}));
 }
 
 TEST_CASE("a parameter in few bits is drawn as in f32, then encoded; it is not trained") {

@@ -102,65 +102,6 @@ TEST_CASE("train: a run with an adapter goes on to the same bits, on the same ba
   }
 }
 
-TEST_CASE("train: a base in few bits goes on to the same bits, is evaluated and merged as it was trained") {
-  std::string wide(vit);
-  wide.replace(wide.find("embed_dim: 8"), 12, "embed_dim: 64");
-  const std::vector<std::string> types[] = {{"freeze.weights=nf4"}, {"freeze.weights=[\"*qkv*=bf16\", int8]"}};
-  for (const std::vector<std::string>& more : types) {
-    const TemporaryFolder folder(wide);
-    test::run(folder, train({"train.steps=1", "output.dir=base"}));
-    fs::copy_file(folder / "base/last/model.safetensors", folder / "base.safetensors");
-    const auto with = [&](std::vector<std::string> arguments) {
-      arguments.insert(arguments.end(), more.begin(), more.end());
-      arguments.insert(arguments.end(), {"model.from=base.safetensors", "adapter={name: lora, rank: 2}"});
-      return train(std::move(arguments));
-    };
-    test::run(folder, with({"output.dir=whole"}));
-    test::run(folder, with({"output.dir=parts", "train.steps=5"}));
-    test::run(folder, {"train", "--resume", "parts", "train.steps=0"});
-    for (const char* const file : {"adapter_model.safetensors", "optimizer.safetensors"})
-      CHECK(read_file(folder / "whole/last" / file) == read_file(folder / "parts/last" / file));
-    const double loss = read_json(folder / "whole/summary.json").at("val_loss");
-    const CommandResult evaluated = test::run(folder, {"eval", "whole/last", "--json", "-"});
-    CHECK(evaluated.json().at("val_loss").get<double>() == doctest::Approx(loss));
-    test::run(folder, {"export", "whole/last", "merged"});
-    const CommandResult merged = test::run(folder, {"eval", "-c", "c.yaml", "model.from=merged", "--json", "-"});
-    CHECK(merged.json().at("val_loss").get<double>() == doctest::Approx(loss).epsilon(1e-4));
-    // On another type the adapter would mean something else.
-    CHECK(read_json(folder / "whole/last/checkpoint.json").at("progress").at("identity").contains("freeze.weights"));
-    check_refused(folder, {"train", "--resume", "parts", "train.epochs=4", "freeze.weights=int4"}, {"freeze.weights"});
-  }
-}
-
-TEST_CASE("train: types of frozen weights that have no effect are refused") {
-  const TemporaryFolder folder(vit);
-  check_refusals(folder, train({}),
-                 {{"freeze.weights=nf4", "freeze.weights"},
-                  {"freeze.weights=f8", "f8"},
-                  {"freeze.weights=auto\nadapter.name=lora", "memory.budget"},
-                  {"freeze.weights=[\"blocks.0.*=nf4\"]\nadapter.name=lora", "blocks.0"}});
-}
-
-TEST_CASE("plan: a budget chooses the type of frozen weights") {
-  std::string wide(vit);
-  wide.replace(wide.find("embed_dim: 8"), 12, "embed_dim: 256");
-  const TemporaryFolder folder(wide);
-  const auto planned = [&](const std::string& type, const std::vector<std::string>& more) {
-    std::vector<std::string> arguments{"plan",   "-c", "c.yaml", "adapter.name=lora", "freeze.weights=" + type,
-                                       "--json", "-"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return test::run(folder, arguments).json();
-  };
-  for (const std::string type : {"f32", "bf16", "int8", "nf4"}) {
-    const nlohmann::json alone = planned(type, {});
-    const auto budget = alone.at("peak_in_training").get<std::int64_t>();
-    const nlohmann::json chosen =
-        planned("auto", {"memory.policy=auto", "memory.budget=" + std::to_string(budget + 1000) + "B"});
-    CHECK(chosen.at("weights") == alone.at("weights"));
-    CHECK(chosen.at("weights").contains(type));
-  }
-}
-
 TEST_CASE("train: what an adapter cannot have beside it is refused") {
   const TemporaryFolder folder(vit);
   check_refusals(folder, train({}),

@@ -337,7 +337,7 @@ nlohmann::ordered_json to_json(const Measurement& m) {
   return json;
 }
 
-WeightsByType weights_by_type(Setup& setup) {
+WeightsByType weights_by_type(const Setup& setup) {
   std::vector<Parameter*> parameters = setup.model().parameters();
   if (&setup.classifier() != &setup.model())
     for (Parameter* const one : setup.classifier().parameters()) parameters.push_back(one);

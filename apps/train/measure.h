@@ -34,7 +34,7 @@ struct StoredWeights {
   std::int64_t parameters = 0, bytes = 0;
 };
 using WeightsByType = std::map<std::string, StoredWeights>;
-WeightsByType weights_by_type(Setup& setup);
+WeightsByType weights_by_type(const Setup& setup);
 
 struct Measurement {
   std::string model;
@@ -47,7 +47,7 @@ struct Measurement {
   std::optional<MemoryPlan> plan;  // of `auto`
   std::int64_t parameters = 0;
   std::int64_t trainable = 0;
-  WeightsByType weights{};  // as `nf4`
+  WeightsByType weights{};    // as `nf4`
   Bytes memory{};             // each purpose at its own highest; saved: at the end of the forward pass
   BytesByPath saved_by_path;  // what makes up `memory`'s saved
   // The next two count batches in the memory of the measured device, so none beside a GPU.

@@ -86,7 +86,7 @@ class CommandLine {
     std::ranges::replace(key, '-', '_');
     key.resize(std::min(key.find('='), key.size()));
     for (const Section& section : sections())
-      if (section.find(key) != nullptr)
+      if (section.find(key) != nullptr || (section.name == key && !section.choice.empty()))
         return fmt::format("{}: {} is not expected; {} is a key of the configuration: {}=VALUE", name, unknown.front(),
                            key, key);
     const std::string word = unknown.front().substr(0, unknown.front().find('='));

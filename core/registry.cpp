@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <numeric>
+#include <utility>
 
 namespace lacuna {
 namespace {
@@ -32,9 +33,46 @@ std::size_t distance_to(std::string_view name, std::string_view known) {
   return std::min(whole, edit_distance(name, known.substr(0, name.size())) + 1);
 }
 
+/// What other libraries call things, and their name here.
+constexpr std::pair<std::string_view, std::string_view> other_names[] = {
+    {"gpu", "cuda"},
+    {"batch", "batch_size"},
+    {"bs", "batch_size"},
+    {"num_epochs", "epochs"},
+    {"num_train_epochs", "epochs"},
+    {"max_steps", "steps"},
+    {"learning_rate", "lr"},
+    {"wd", "weight_decay"},
+    {"gradient_accumulation_steps", "accumulate"},
+    {"grad_accum", "accumulate"},
+    {"max_grad_norm", "clip_norm"},
+    {"num_workers", "workers"},
+    {"opt", "optimizer"},
+    {"sched", "schedule"},
+    {"scheduler", "schedule"},
+    {"dtype", "precision"},
+    {"dataset", "data"},
+    {"num_labels", "num_classes"},
+    {"img_size", "image_size"},
+    {"max_seq_len", "max_length"},
+    {"output_dir", "output"},
+};
+
+/// A name of another library, as `bert-base-uncased`, in our spelling.
+std::string as_written_here(std::string_view name) {
+  std::string here = lower_case(std::string(name));
+  std::ranges::replace(here, '-', '_');
+  constexpr std::string_view usual = "_uncased";
+  if (here.ends_with(usual)) here.resize(here.size() - usual.size());
+  for (const auto& [other, ours] : other_names)
+    if (here == other) here = ours;
+  return here;
+}
+
 }  // namespace
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
+  if (std::string same = as_written_here(name); std::ranges::find(known, same) != known.end()) return same;
   std::string best;
   std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
   const std::string wanted = lower_case(std::string(name));

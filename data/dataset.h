@@ -55,6 +55,7 @@ struct DatasetInfo {
   std::vector<std::string> metrics{};         // evaluation metrics; empty: the task's default
   std::string description{};                  // human-readable summary of the files found; may be empty
   Vocabulary vocabulary{};                    // for text
+  std::vector<std::string> text_columns{};    // of a table; two: pairs in one sequence
   std::shared_ptr<const HeldOut> held_out{};  // null if the files have a part of their own for evaluation
 };
 

@@ -79,8 +79,7 @@ std::int64_t outputs_of_head(const BertOptions& options) {
 }
 
 SampleFields inputs_of(const BertOptions& options) {
-  const bool is_shorter = options.head == TextHead::embedding && options.longest > 0;
-  const std::int64_t longest = is_shorter ? std::min(options.longest, options.positions) : options.positions;
+  const std::int64_t longest = options.longest > 0 ? std::min(options.longest, options.positions) : options.positions;
   const auto field = [&](std::string name, std::int64_t below) {
     return SampleField{.name = std::move(name),
                        .dtype = DType::i64,

@@ -53,7 +53,7 @@ struct BertOptions {
   TextHead head = TextHead::classification;
   Pooling pooling = Pooling::mean;  // of `embedding`
   bool normalize = false;           // the same
-  std::int64_t longest = 0;         // tokens of a text whose embedding is computed; 0: as many as positions
+  std::int64_t longest = 0;         // tokens of a text; 0: as many as positions
   std::int64_t num_classes = 2;
 };
 
@@ -67,7 +67,7 @@ Fields text_head_rows() {
           field<T>("pooling", &T::pooling, fits_weights, "`embedding`: mean over the tokens, or the first token"),
           field<T>("normalize", &T::normalize, fits_weights, "`embedding`: whether vectors have length one"),
           field<T>("max_seq_length", &T::longest, up_to(1 << 20), fits_weights,
-                   "`embedding`: longest text in tokens; 0: as many as there are positions"),
+                   "longest text in tokens; 0: as many as there are positions"),
           field<T>("num_classes", &T::num_classes, count_range, fits_weights, "outputs of the head")};
 }
 void check_text_head(const BertOptions& options, HyperProblems& problems);

@@ -75,6 +75,7 @@ ExitCode bench(const BenchOptions& options) {
   if (device == Device::meta) reject("train.device: meta computes nothing to time; `lacuna plan` tells its memory");
   const ThreadCountScope threads(static_cast<int>(experiment.train.threads));
   warn_if_crowded();
+  if (device == Device::cpu) note_if_shared(experiment.train.precision);
   require_fit(experiment, device);
   Profile profile(device);
   const Measurement m = with_advice_when_exhausted(experiment, false, [&] {

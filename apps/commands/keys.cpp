@@ -22,17 +22,24 @@ class Keys {
 
   ExitCode operator()() const {
     const std::string section = section_.substr(0, section_.find('.'));
-    if (!section_.empty() && find_section(section) == nullptr) {
-      const std::string near = nearest_name(section, section_names());
-      reject("unknown section \"{}\"{}", section, near.empty() ? "" : ", did you mean \"" + near + "\"?");
-    }
+    const bool is_short = !section_.empty() && find_section(section) == nullptr;  // a key without its section
+    Names keys;
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     std::string text;
     for (const KeyHelp& key : key_help()) {
-      if (!section_.empty() && key.name != section_ && !key.name.starts_with(section_ + ".")) continue;
+      keys.push_back(key.name.substr(key.name.rfind('.') + 1));
+      if (is_short ? keys.back() != section_
+                   : !section_.empty() && key.name != section_ && !key.name.starts_with(section_ + "."))
+        continue;
       text += fmt::format("{:<32} {}{}\n    {}\n", key.name, key.type,
                           key.initial.empty() ? "" : "; default " + key.initial, key.help);
       json.push_back({{"key", key.name}, {"type", key.type}, {"default", key.initial}, {"help", key.help}});
+    }
+    if (json.empty() && is_short) {
+      const Names names = section_names();
+      keys.insert(keys.end(), names.begin(), names.end());
+      const std::string near = nearest_name(section_, keys);
+      reject("unknown section or key \"{}\"{}", section_, near.empty() ? "" : ", did you mean \"" + near + "\"?");
     }
     if (json.empty()) reject("unknown key {}; `lacuna keys {}` lists those of the section", section_, section);
     report_.write(markdown_ ? keys_as_markdown() : text, json);

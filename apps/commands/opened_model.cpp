@@ -106,7 +106,7 @@ std::unique_ptr<Task> OpenedModel::task(const Vocabulary& vocabulary) const {
   if (const TreeEntry* const given = configuration.find("task"))
     for (const TreeEntry& entry : given->value.entries) options.emplace(entry.key, entry.value);
   const auto given_name = options.extract("name");
-  const std::string name = given_name ? given_name.mapped().text : task_of(folder, *model);
+  const std::string name = given_name ? given_name.mapped().text : task_of(folder);
   std::unique_ptr<Task> task = lacuna::make_task(name, options, *model);
   DatasetInfo data{.name = name, .fields = model->inputs(), .classes = folder.labels, .vocabulary = vocabulary};
   data.mean.assign(folder.images.mean.begin(), folder.images.mean.end());

@@ -23,6 +23,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 namespace lacuna::apps {
 namespace {
@@ -119,9 +120,13 @@ ExitCode plan(const PlanOptions& options) {
   }
   text += chosen;
   if (plans.size() == 1) {
-    text += fmt::format("{}\n{}\nThe peak comes in {}. The largest tensors then:\n{}", need_text(first),
-                        options.report.for_people() ? fit_text(configurations.front(), first) : "",
-                        place_of_peak(first), describe(first.at_peak, 8));
+    text += need_text(first) + "\n";
+    if (options.report.for_people()) {
+      print_output(std::exchange(text, {}));  // advice takes a while
+      text = fit_text(configurations.front(), first);
+    }
+    text += fmt::format("\nThe peak comes in {}. The largest tensors then:\n{}", place_of_peak(first),
+                        describe(first.at_peak, 8));
   }
   std::optional<ExchangePlan> exchange;
   if (options.ranks > 1)

@@ -2,6 +2,7 @@
 #include "apps/command.h"
 #include "apps/commands/opened_model.h"
 #include "apps/config/resolve.h"
+#include "apps/config/yaml.h"
 #include "apps/output/output.h"
 #include "autograd/tape.h"
 #include "core/text.h"
@@ -10,7 +11,8 @@
 #include "data/files/input_file.h"
 #include "data/files/picture_names.h"
 #include "data/images/image_reader.h"
-#include "data/text/table.h"
+#include "data/sets/image_table.h"
+#include "data/text/text_columns.h"
 #include "models/prediction.h"
 
 #include <fmt/ranges.h>
@@ -38,7 +40,8 @@ namespace fs = std::filesystem;
 struct Input {
   std::string name, place;  // in results, and in messages
   std::function<std::string()> read;
-  ordered_json row{};  // of a table, by column
+  std::optional<std::string> pair{};  // a second text
+  std::string row{};                  // of a table: an object of JSON
 };
 /// Thrown where nobody reads the predictions any more, as behind `head`.
 struct ReaderLeft {};
@@ -97,36 +100,122 @@ void each_image(const std::vector<std::string>& paths, const TakeInput& take) {
   }
 }
 
-std::optional<TableFormat> table_format(const std::string& file) {
-  const std::string extension = lower_case(fs::path(file).extension().string());
-  if (extension == ".csv") return TableFormat::csv;
-  if (extension == ".tsv") return TableFormat::tsv;
-  if (extension == ".jsonl" || extension == ".json" || extension == ".ndjson") return TableFormat::json_lines;
-  return {};
+std::string to_line(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-/// The rows of a table; `columns` name the text, and perhaps a second one behind a tab.
-void each_row(const std::string& file, TableFormat format, std::vector<std::string> columns, const TakeInput& take) {
-  lacuna::Table table(file, {.format = format});
-  if (columns.empty()) columns = {usual_column(table.columns(), {"text", "sentence", "review", "content"})};
-  for (const std::string& column : columns)
-    if (std::ranges::find(table.columns(), column) == table.columns().end())
-      reject("{}: expected --column with the name of the column of texts: there are {}", file,
-             fmt::join(table.columns(), ", "));
-  table.select(table.columns());
-  table.scan([&](const TableRow& row) {
-    ordered_json values;
-    for (std::size_t i = 0; i < row.cells.size(); ++i)
-      values[table.columns()[i]] =
-          row.cells[i].is_list ? ordered_json(row.cells[i].items) : ordered_json(row.cells[i].text);
-    std::string text;
-    for (const std::string& column : columns) {
-      if (!values[column].is_string()) reject("{}:{}: expected a text in `{}`, got a list", file, row.line, column);
-      text += (column == columns.front() ? "" : "\t") + values[column].get<std::string>();
-    }
-    take({text, fmt::format("{}:{}", file, row.line), [text] { return text; }, std::move(values)});
-    return false;
+/// A row by column, its values as they stand in the file.
+std::string row_of(const TableRow& row, const lacuna::Table& table, TableFormat format) {
+  if (format == TableFormat::json_lines) {
+    std::string object(row.record);
+    std::ranges::replace_if(
+        object, [](char c) { return c == '\n' || c == '\r'; }, ' ');  // never within a text
+    return object;
+  }
+  ordered_json values;
+  for (std::size_t i = 0; i < row.cells.size(); ++i) values[table.columns()[i]] = row.cells[i].text;
+  return to_line(values);
+}
+
+/// The columns of texts: those of the command line, those that the run learned from, or usual ones.
+TextColumns columns_to_read(const std::string& file, const std::vector<std::string>& given,
+                            const std::vector<std::string>& learned) {
+  const std::vector<std::string> there = lacuna::Table(file, {.format = format_of_table(file)}).columns();
+  const bool are_there = std::ranges::all_of(learned, [&](const std::string& column) {
+    const bool is_number = column.find_first_not_of("0123456789") == std::string::npos;
+    return is_number || std::ranges::find(there, column) != there.end();
   });
+  const std::vector<std::string>& named = given.empty() && are_there ? learned : given;
+  TextColumns columns;
+  if (!named.empty()) columns.text = named.front();
+  if (named.size() == 2) columns.pair = named.back();
+  columns =
+      text_columns(file, std::move(columns), given.empty() && learned.size() == 2 ? RowsOf::pairs : RowsOf::texts);
+  for (const std::string& column : {columns.text, columns.pair})
+    if (columns.table.header && !column.empty() && std::ranges::find(there, column) == there.end())
+      reject("{}: expected --column with the name of a column of texts: there are {}", file, fmt::join(there, ", "));
+  return columns;
+}
+
+using TakeUnread = std::function<void(const Error&)>;
+
+/// Hands on each row of a table: its texts in the columns `names`, its place, and itself. A row that cannot be read, or
+/// has no such text, goes to `unread`.
+template <class Take>
+void each_row(const std::string& file, const TableOptions& options, const std::vector<std::string>& names,
+              const TakeUnread& unread, const Take& take) {
+  lacuna::Table table(file, options);
+  const bool is_json = options.format == TableFormat::json_lines;
+  table.select(is_json ? names : table.columns());  // no other values of an object are judged
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    places.push_back(
+        is_json ? i : static_cast<std::size_t>(std::ranges::find(table.columns(), names[i]) - table.columns().begin()));
+  table.scan(
+      [&](const TableRow& row) {
+        const std::string place = fmt::format("{}:{}", file, row.line);
+        std::vector<std::string> texts;
+        for (std::size_t i = 0; i < names.size(); ++i) {
+          const Cell& cell = row.cells[places[i]];
+          if (cell.is_list || cell.text.empty()) {
+            unread(Error(Fault::input, fmt::format("{}: expected a text in `{}`, got {}", place, names[i],
+                                                   cell.is_list ? "a list" : "none")));
+            return false;
+          }
+          texts.push_back(cell.text);
+        }
+        take(std::move(texts), place, row_of(row, table, options.format));
+        return false;
+      },
+      unread);
+}
+
+void each_text_row(const std::string& file, const TextColumns& columns, const TakeInput& take,
+                   const TakeUnread& unread) {
+  std::vector<std::string> names{columns.text};
+  if (!columns.pair.empty()) names.push_back(columns.pair);
+  each_row(file, columns.table, names, unread,
+           [&](std::vector<std::string> texts, const std::string& place, std::string row) {
+             take({.name = texts[0],
+                   .place = place,
+                   .read = [text = texts[0]] { return text; },
+                   .pair = texts.size() == 2 ? std::optional(texts[1]) : std::nullopt,
+                   .row = std::move(row)});
+           });
+}
+
+/// The pictures that a table names, relative to its folder or to that of the run's. `given`: their column; empty: the
+/// run's, or the one that has names of pictures.
+void each_picture_row(const std::string& file, std::string given, const Tree& run, const TakeInput& take,
+                      const TakeUnread& unread) {
+  const auto of_run = [&](std::string_view key) {
+    const Tree* const value = value_of(run, "data", key);
+    return value == nullptr ? std::string() : value->text;
+  };
+  const TableFormat format = format_of_table(file);
+  const auto rows = first_rows(file, format, 2);
+  const auto names_picture = [](const std::string& cell) { return is_image_name(cell); };
+  const bool header = format == TableFormat::json_lines || std::ranges::none_of(rows.front(), names_picture);
+  const std::vector<std::string> columns = lacuna::Table(file, {.format = format, .header = header}).columns();
+  const auto has = [&](const std::string& column) { return std::ranges::find(columns, column) != columns.end(); };
+  if (given.empty() && has(of_run(picture_table::column))) given = of_run(picture_table::column);
+  if (given.empty())
+    if (const auto found = std::ranges::find_if(rows.back(), names_picture); found != rows.back().end())
+      given = columns[static_cast<std::size_t>(found - rows.back().begin())];
+  if (!has(given))
+    reject("{}: expected --column with the name of the column of pictures: there are {}", file,
+           fmt::join(columns, ", "));
+  const fs::path beside = fs::path(file).parent_path(), folder = of_run(picture_table::folder);
+  each_row(file, {.format = format, .header = header}, {given}, unread,
+           [&](const std::vector<std::string>& texts, const std::string& place, std::string row) {
+             std::error_code ignored;
+             const std::string name = texts[0] + of_run(picture_table::extension);
+             const fs::path path = folder.empty() || fs::exists(beside / name, ignored) ? beside / name : folder / name;
+             take({.name = path.native(),
+                   .place = place,
+                   .read = [path] { return read_whole(path.native()); },
+                   .row = std::move(row)});
+           });
 }
 
 /// Texts of the command line, or the lines of a file or of standard input.
@@ -225,10 +314,13 @@ class Predict {
         ->check(CLI::Range(1, 1'000'000));
     app.add_flag("--json", json_, "a line of JSON for each image; texts always have one");
     app.add_option("--input", file_,
-                   "a file with a text on each line, or a table (.csv, .tsv, .jsonl), whose rows stand with their "
-                   "predictions; -: standard input")
+                   "a file with a text on each line, or a table of texts or pictures (.csv, .tsv, .jsonl), whose rows "
+                   "stand with their predictions; -: standard input")
         ->type_name("FILE");
-    app.add_option("--column", columns_, "column of a table's texts; given again, that of second ones")
+    app.add_option("--column", columns_,
+                   "column of a table's texts or pictures, by name or by number from 1; given again, that of second "
+                   "ones; without it the "
+                   "run's or a usual one")
         ->type_name("NAME")
         ->expected(1)
         ->take_all();
@@ -247,17 +339,19 @@ class Predict {
   ExitCode operator()() {
     const OpenedModel opened = open_model(from_, available_device({}), base_);
     const bool images = opened.reads_images();
-    if (images && (!file_.empty() || pairs_ || max_length_ > 0))
-      reject("{}: is a model of images, and --input, --pairs and --max-length are for texts", from_);
     if (!images && top_ > 0) reject("{}: is a model of texts, and --top is for images", from_);
     if (!inputs_.empty() && !file_.empty()) reject("expected texts or --input, got both");
     const std::optional<TableFormat> table = table_format(file_);
+    if (images && ((!file_.empty() && !table) || pairs_ || max_length_ > 0))
+      reject("{}: is a model of images: --input takes a table, and --pairs and --max-length are for texts", from_);
     if (!columns_.empty() && !table) reject("--column: expected --input with a table (.csv, .tsv, .jsonl)");
-    if (columns_.size() > 2) reject("--column: expected one or two columns, got {}", columns_.size());
-    pairs_ = pairs_ || columns_.size() == 2;
+    if (const std::size_t most = images ? 1 : 2; columns_.size() > most)
+      reject("--column: expected {} at most, got {}", most, columns_.size());
+    if (pairs_ && table) reject("--pairs: expected --column twice, which names the two columns of a table");
+    const std::vector<std::string>& learned = opened.folder.columns;
     constexpr std::int64_t most_named = 5;
     if (images && top_ == 0) top_ = most_named;
-    json_ = json_ || !images;
+    json_ = json_ || !images || table;
 
     const std::unique_ptr<const InputReader> reader = opened.reader(max_length_);
     const std::unique_ptr<Task> task = opened.task(reader->vocabulary());
@@ -272,6 +366,15 @@ class Predict {
               images ? "image" : "text");
       batch.clear();
     };
+    const auto say_unread = [&](const Error& error) {
+      print_error(fmt::format("lacuna: {}\n", error.what()));
+      ++unread;
+    };
+    const auto note_pairs = [&](bool are_pairs) {
+      if (learned.size() == 2 && !are_pairs)
+        print_error(fmt::format("lacuna: note: the model learned pairs of texts ({}): --pairs, or --column twice\n",
+                                fmt::join(learned, ", ")));
+    };
     const auto take = [&](Input input) {
       if (!read(input, *reader, samples[batch.size()])) {
         ++unread;
@@ -281,12 +384,18 @@ class Predict {
       if (batch.size() == most_samples) run_batch();
     };
     try {
-      if (images)
+      if (images && table) {
+        each_picture_row(file_, columns_.empty() ? "" : columns_.front(), opened.configuration, take, say_unread);
+      } else if (images) {
         each_image(inputs_, take);
-      else if (table)
-        each_row(file_, *table, columns_, take);
-      else
+      } else if (table) {
+        const TextColumns columns = columns_to_read(file_, columns_, learned);
+        note_pairs(!columns.pair.empty());
+        each_text_row(file_, columns, take, say_unread);
+      } else {
+        note_pairs(pairs_);
         each_text(inputs_, file_, take);
+      }
       run_batch();
     } catch (const ReaderLeft&) {
       return 0;
@@ -302,6 +411,10 @@ class Predict {
     sample.origin = input.place;
     try {
       const std::string bytes = input.read();
+      if (input.pair) {
+        reader.read_pair(bytes, *input.pair, sample);
+        return true;
+      }
       if (!pairs_) {
         reader.read(bytes, sample);
         return true;
@@ -329,9 +442,13 @@ class Predict {
         continue;
       }
       ordered_json line{{key, inputs[i].name}};
-      if (!inputs[i].row.is_null()) line["row"] = inputs[i].row;
-      add_to(line, predictions[i], top_);
-      lines += line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+      if (inputs[i].pair) line["pair"] = *inputs[i].pair;
+      std::string text = to_line(line);
+      text.pop_back();
+      if (!inputs[i].row.empty()) text += ",\"row\":" + inputs[i].row;
+      ordered_json predicted = ordered_json::object();
+      add_to(predicted, predictions[i], top_);
+      lines += fmt::format("{}{}{}\n", text, predicted.empty() ? "" : ",", to_line(predicted).substr(1));
     }
     if (!print_output(lines)) throw ReaderLeft{};
   }

@@ -145,7 +145,10 @@ class Train {
     std::unique_ptr<Setup> setup = setup_to_plan(experiment);
     plan_memory_together(*setup, experiment, plan, ranks);
     setup->set_policy(make_memory_policy(experiment, Device::meta));
-    if (ranks.rank() == 0) warn_if_crowded();
+    if (ranks.rank() == 0) {
+      warn_if_crowded();
+      if (available_device(experiment) == Device::cpu) note_if_shared(experiment.train.precision);
+    }
     return setup;
   }
 

@@ -3,6 +3,7 @@
 #include "apps/config/paths.h"
 #include "apps/config/schema.h"
 #include "apps/config/yaml.h"
+#include "core/registry.h"
 
 #include <fmt/ranges.h>
 
@@ -55,7 +56,17 @@ std::string full_key(const TreeEntry& given, Problems& problems) {
       if (const Names known = section.known_keys(); std::ranges::find(known, given.key) != known.end())
         owners.push_back(fmt::format("{}.{}", section.name, given.key));
   if (owners.size() == 1) return owners.front();
-  if (owners.empty()) return given.key;
+  if (owners.empty()) {
+    Names known = section_names();
+    for (const Section& section : sections()) {
+      const Names keys = section.known_keys();
+      known.insert(known.end(), keys.begin(), keys.end());
+    }
+    const std::string near = nearest_name(given.key, known);
+    if (near.empty()) return given.key;
+    problems.add(given.where, fmt::format("unknown key {}, did you mean {}?", given.key, near));
+    return {};
+  }
   problems.add(given.where, fmt::format("{}: expected one of {}", given.key, fmt::join(owners, ", ")));
   return {};
 }
@@ -94,6 +105,13 @@ bool sets(std::string_view assignment, std::string_view section, std::string_vie
                    (given->key == section && given->value.find(key) != nullptr));
 }
 
+bool names_path_of(const Section& section, std::string_view assignment) {
+  if (section.choice.empty() || assignment.substr(0, assignment.find('=')) != section.name) return false;
+  Problems reported_later;
+  const std::optional<TreeEntry> given = parse_assignment(assignment, reported_later);
+  return given && given->key != section.name && given->key != fmt::format("{}.{}", section.name, section.choice);
+}
+
 void apply_override(Tree& root, std::string_view assignment, Problems& problems) {
   std::optional<TreeEntry> given = parse_assignment(assignment, problems);
   if (!given) return;
@@ -102,13 +120,11 @@ void apply_override(Tree& root, std::string_view assignment, Problems& problems)
     problems.add(here, fmt::format("{}: expected a value behind `=`", assignment));
     return;
   }
-  // A path as a short form is recognized anew: the file's choice is of another path.
-  if (const Section* const section = find_section(assignment.substr(0, assignment.find('=')));
-      section != nullptr && !section->choice.empty() && given->key != section->name)
-    if (const auto found = std::ranges::find(root.entries, section->name, &TreeEntry::key);
-        found != root.entries.end() && given->key != fmt::format("{}.{}", section->name, section->choice))
+  for (const Section& section : sections())
+    if (const auto found = std::ranges::find(root.entries, section.name, &TreeEntry::key);
+        found != root.entries.end() && names_path_of(section, assignment))
       std::erase_if(found->value.entries, [&](const TreeEntry& entry) {
-        return entry.key == section->choice && entry.where.source != here.source;
+        return entry.key == section.choice && entry.where.source != here.source;
       });
   std::string_view path = given->key;
   Tree* parent = &root;

@@ -1,6 +1,7 @@
 // `key=value` of the command line.
 #pragma once
 
+#include "apps/config/schema.h"
 #include "core/tree.h"
 
 #include <optional>
@@ -16,6 +17,9 @@ namespace lacuna::apps {
 std::optional<TreeEntry> parse_assignment(std::string_view assignment, Problems& problems);
 /// Whether `assignment` sets `section.key`, by itself or with its whole section.
 bool sets(std::string_view assignment, std::string_view section, std::string_view key);
+/// Whether `assignment` is a section's short form with a path. What lies there is recognized anew: the choice of a file
+/// is of another path.
+bool names_path_of(const Section& section, std::string_view assignment);
 /// Sets `path.to.key=value` in `root`, where `value` is YAML. Its location is the command line.
 void apply_override(Tree& root, std::string_view assignment, Problems& problems);
 

@@ -165,15 +165,19 @@ bool is_default(const Section& section, const std::string& choice, const TreeEnt
   return none.empty() && read.write(*field) == section.options(choice).write(*field);
 }
 
-/// Drops options of the choice that the command line replaces. A new policy starts from its own defaults, since options
-/// of the earlier one mean something else to it. A new optimizer or model keeps options that are no defaults.
+/// Drops options of the choice that the command line replaces, or finds anew at another path. A new policy starts from
+/// its own defaults, since options of the earlier one mean something else to it. A new optimizer or model keeps options
+/// that are no defaults.
 void leave_choice(const Section& section, Tree& root, std::span<const std::string> overrides) {
   const auto found = std::ranges::find(root.entries, section.name, &TreeEntry::key);
   const std::optional<std::string> after = named_in(overrides, section);
-  if (!after || found == root.entries.end() || found->value.kind != Tree::Kind::map) return;
+  const bool is_found_anew =
+      section.name != "memory" &&
+      std::ranges::any_of(overrides, [&](const std::string& assignment) { return names_path_of(section, assignment); });
+  if ((!after && !is_found_anew) || found == root.entries.end() || found->value.kind != Tree::Kind::map) return;
   const TreeEntry* const named = found->value.find(section.choice);
   const std::string before = named == nullptr ? section.chosen(Configuration{}) : named->value.text;
-  if (*after == before) return;
+  if (after == before) return;
   const auto is_own = [&](const TreeEntry& entry) {
     if (section.name != "memory") return is_default(section, before, entry);
     const Field* const field = section.find(entry.key);
@@ -224,6 +228,14 @@ void imply_policy(Tree& root) {
   memory->value.entries.push_back({"policy", where, std::move(policy)});
 }
 
+/// Refuses a path that is gone, unless it is a pattern.
+void require_data(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!path.empty() && path.native().find_first_of("{}*?[") == std::string::npos &&
+      !std::filesystem::exists(path, ignored))
+    reject("data.path: {} does not exist; data.path=PATH names where it is now", path.native());
+}
+
 /// Puts the data's classes into the order of a model's where both are the same by name. Evaluations may see fewer;
 /// others are refused there, while in training the head starts anew.
 void take_classes(const std::vector<std::string>& labels, bool evaluates, Experiment& experiment) {
@@ -232,7 +244,12 @@ void take_classes(const std::vector<std::string>& labels, bool evaluates, Experi
   const auto given = list == nullptr ? settings.end() : settings.find(list->name);
   const bool is_open = list != nullptr && (given == settings.end() || given->second.text.empty());
   const auto describe = [&] {
-    experiment.samples = describe_dataset(experiment.data.name, dataset_options(experiment, Split::train));
+    try {
+      experiment.samples = describe_dataset(experiment.data.name, dataset_options(experiment, Split::train));
+    } catch (const Error&) {
+      require_data(experiment.data.source.path);
+      throw;
+    }
   };
   const auto set = [&](const std::vector<std::string>& names) {
     settings[std::string(list->name)] = class_setting(names);
@@ -282,21 +299,18 @@ void take_classes(const std::vector<std::string>& labels, bool evaluates, Experi
   }
 }
 
-/// The task that a folder says its model is for, where the data's labels are those of that task.
-void take_task(const std::string& problem, bool evaluates, Experiment& experiment) {
+/// The task that a folder's model is for, where the data's labels are those of that task.
+void take_task(const ModelFolder& folder, bool evaluates, Experiment& experiment) {
   const SampleField* const target = find_target(experiment.samples.fields);
+  const std::string name = task_of(folder);
+  const std::string_view problem = tasks().get(name).problem;
   if (problem != "multi_label_classification" && problem != "regression") return;
   const int rank = problem == "regression" ? 0 : 1;
-  for (const std::string& name : tasks().names()) {
-    const TaskKind& kind = tasks().get(name);
-    if (kind.problem != problem || kind.heads) continue;
-    if (target != nullptr && target->dtype == DType::f32 && target->shape.rank() == rank)
-      experiment.task.name = name;
-    else if (evaluates)
-      reject(
-          "the folder's `problem_type` is {}, and the data set {} has other labels; task.name says how to judge them",
-          problem, experiment.data.name);
-  }
+  if (target != nullptr && target->dtype == DType::f32 && target->shape.rank() == rank)
+    experiment.task.name = name;
+  else if (evaluates)
+    reject("{} is of a model for {}, and the data set {} has other labels; task.name says how to judge them",
+           folder.config.string(), name, experiment.data.name);
 }
 
 /// Gives the model as many input channels as `data.channels` says, unless the model's section says how many.
@@ -308,18 +322,36 @@ void take_channels(const TreeEntry* model, Experiment& experiment) {
   options.push_back({"in_channels", channels});
 }
 
+/// A table whose pictures are not found is read as texts.
+void refuse_texts_of_image_model(const Experiment& experiment) {
+  const Configuration::Data& data = experiment.data;
+  const bool reads_texts = dataset_kinds().get(data.name).options.find("tokenizer") != nullptr;
+  if (reads_texts && channels_of(experiment.architecture) > 0)
+    reject(
+        "data: {} is read as {}, and model {} takes images: data.name=image_table reads a table of pictures, where "
+        "data.image and data.label name its columns, data.images the folder of the files, data.extension what their "
+        "names lack",
+        data.source.path.empty() ? "the data set" : data.source.path.string(), data.name, experiment.model.name);
+}
+
 /// Describes the data set, and the model with as many outputs as the data set asks for.
-void open(Experiment& experiment, const std::vector<std::string>& labels, const std::string& problem, bool evaluates) {
+/// `of_task`: the folder that says the task; null: the configuration does.
+void open(Experiment& experiment, const std::vector<std::string>& labels, const ModelFolder* of_task, bool evaluates) {
   experiment.data.images.image_size = image_size_of(experiment.architecture);
+  refuse_texts_of_image_model(experiment);
   take_classes(labels, evaluates, experiment);
-  take_task(problem, evaluates, experiment);
+  if (of_task != nullptr) take_task(*of_task, evaluates, experiment);
   const DatasetInfo& samples = experiment.samples;
+  const SampleField* const target = find_target(samples.fields);
   std::int64_t& outputs = experiment.model.num_classes;
-  if (const SampleField* const target = find_target(samples.fields); outputs == 0 && !samples.classes.empty())
+  if (outputs == 0 && !samples.classes.empty())
     outputs = std::ssize(samples.classes);
   else if (outputs == 0 && target != nullptr)
     outputs = target->below > 0 ? target->below : target->shape.count();
-  if (!samples.metrics.empty() && tasks().get(experiment.task.name).options.find("metrics") != nullptr)
+  // The usual task learns one class of a sample, and tokens have metrics of their own.
+  const bool fits = target == nullptr || target->collation == Collation::stacked ||
+                    experiment.task.name != Configuration::Task().name;
+  if (fits && !samples.metrics.empty() && tasks().get(experiment.task.name).options.find("metrics") != nullptr)
     if (Tree& metrics = experiment.task.options["metrics"]; metrics.text.empty())
       metrics = fmt::format("{}", fmt::join(samples.metrics, ", "));
   experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));
@@ -338,14 +370,6 @@ std::string no_model_in(const std::string& from) {
 bool says(const Tree& root, std::string_view section, std::string_view key) {
   const TreeEntry* const found = root.find(section);
   return found != nullptr && found->value.find(key) != nullptr;
-}
-
-/// The task of the folder's head, in an evaluation that names none; training learns any task.
-void take_task_of_head(const ModelFolder& folder, Experiment& experiment) {
-  const Tree* const head = find_value(folder.hyper_parameters, "head");
-  if (head == nullptr || *head == Tree("classification")) return;
-  for (const std::string& name : tasks().names())
-    if (const TaskKind& kind = tasks().get(name); kind.problem == head->text) experiment.task.name = name;
 }
 
 Experiment from_tree(Tree root, Problems& problems, const Evaluated* evaluated,
@@ -371,7 +395,8 @@ Experiment from_tree(Tree root, Problems& problems, const Evaluated* evaluated,
   experiment.weights = experiment.model.from;
   const std::size_t others = problems.count();
   const std::optional<ModelFolder> folder = take_model(experiment, root, problems);
-  if (evaluated != nullptr && folder && !says(root, "task", "name")) take_task_of_head(*folder, experiment);
+  const ModelFolder* const of_task = folder && !says(root, "task", "name") ? &*folder : nullptr;
+  if (evaluated != nullptr && of_task != nullptr) experiment.task.name = task_of(*of_task);
   const TreeEntry* const model = root.find("model");
   const TreeEntry* const named = model == nullptr ? nullptr : model->value.find("name");
   if (experiment.model.name.empty() && problems.count() == others && (named == nullptr || named->value.text.empty()))
@@ -396,8 +421,7 @@ Experiment from_tree(Tree root, Problems& problems, const Evaluated* evaluated,
     try {
       std::vector<std::string> classes = folder ? folder->labels : std::vector<std::string>();
       if (evaluated != nullptr && !evaluated->classes.empty()) classes = evaluated->classes;
-      const bool task_is_open = folder && !says(root, "task", "name");
-      open(experiment, classes, task_is_open ? folder->problem : std::string(), evaluated != nullptr);
+      open(experiment, classes, of_task, evaluated != nullptr);
       validate(experiment, root, problems);
     } catch (const Error& error) {
       if (error.fault() != Fault::input || problems.empty()) throw;

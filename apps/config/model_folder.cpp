@@ -147,6 +147,7 @@ ModelFolder describe_folder(const Experiment& experiment) {
   const DatasetInfo& data = experiment.samples;
   ModelFolder folder{.model = experiment.model.name, .hyper_parameters = hyper_parameters_of(experiment)};
   folder.labels = data.classes;
+  folder.columns = data.text_columns;
   folder.problem = tasks().get(experiment.task.name).problem;
   if (experiment.output.weights == "bf16") folder.stored = DType::bf16;
   if (const auto tokenizer = experiment.data.source.settings.find("tokenizer");

@@ -6,6 +6,7 @@
 #include "models/task.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace lacuna::apps {
 namespace {
@@ -34,6 +35,32 @@ std::vector<std::string> known_models() {
   return names;
 }
 
+namespace {
+
+bool is_weights_file(std::string_view name) {
+  constexpr std::string_view endings[] = {".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".tar", ".onnx"};
+  return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+/// Why `name`, the known `model` and more, names no model to be drawn; empty: the weights come from a folder.
+std::string problem_with_tag(const std::string& name, const std::string& bare, const std::string& model,
+                             const std::string& from) {
+  if (is_weights_file(name)) {
+    std::error_code ignored;
+    return fmt::format("{} is {}; model.from reads weights, and model.name={} draws new ones", name,
+                       std::filesystem::exists(name, ignored) ? "a file" : "a file that does not exist", model);
+  }
+  if (!model_presets().contains(model) || model_presets().get(model).images.mean.empty())
+    return fmt::format("expected {}, got {}: timm has no weights of it that a tag could name", model, name);
+  if (!from.empty()) return {};
+  return fmt::format(
+      "{0} names weights of timm, and Lacuna downloads nothing: `hf download timm/{1} --local-dir {1}` fetches them, "
+      "and model.from={1} reads them; model.name={2} draws new ones",
+      name, bare, model);
+}
+
+}  // namespace
+
 void read_model_name(Configuration& configuration, const Tree& section, Problems& problems) {
   std::string& name = configuration.model.name;
   const TreeEntry* const entry = section.find("name");
@@ -49,9 +76,12 @@ void read_model_name(Configuration& configuration, const Tree& section, Problems
         entry->value, "model.name",
         "a name that `lacuna models` lists" + (near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near)));
     name.clear();
-  } else {
-    name = without_tag;
+    return;
   }
+  if (const std::string problem = problem_with_tag(name, std::string(bare), without_tag, configuration.model.from);
+      !problem.empty())
+    problems.add(entry->where, "model.name: " + problem);
+  name = without_tag;
 }
 
 std::vector<HyperParameter> read_model_options(const std::vector<const TreeEntry*>& entries, Problems& problems) {

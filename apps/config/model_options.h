@@ -13,8 +13,8 @@ namespace lacuna::apps {
 /// The names of presets and families.
 std::vector<std::string> known_models();
 
-/// Checks the name that was read: a preset or a family, as timm writes it (`timm/vit_tiny_patch16_224.augreg_in21k`),
-/// whose tag is dropped.
+/// Checks the name that was read: a preset or a family. timm's name of weights
+/// (`timm/vit_tiny_patch16_224.augreg_in21k`) is refused without `model.from`, where they are.
 void read_model_name(Configuration& configuration, const Tree& section, Problems& problems);
 
 /// Reads hyper-parameters from the section; adds the problems of values that are maps.

@@ -86,9 +86,10 @@ Fields Configuration::Train::fields() {
       field("steps", &Train::steps, training_only, "stop after this many optimizer steps; 0: after `epochs`"),
       field("eval_every_steps", &Train::eval_every_steps, training_only,
             "steps between evaluations within an epoch; 0: only at its end"),
-      or_auto(field("batch_size", &Train::batch_size, between(1, most_samples),
-                    "samples per optimizer step; `auto`: the largest batch that fits into the device or the budget, at "
-                    "most 1024 and an eighth of the training samples")),
+      or_auto(
+          field("batch_size", &Train::batch_size, between(1, most_samples),
+                "samples per optimizer step; `auto`: the largest batch that fits into the device or, without codes, "
+                "into the budget, at most 1024 and an eighth of the training samples")),
       field("accumulate", &Train::accumulate, between(1, 65536), training_only,
             "gradient accumulation: micro-batches per step"),
       field("precision", &Train::precision, one_of({"f32", "bf16", "f16", "tf32"}),

@@ -213,6 +213,10 @@ void check_tokens(const DatasetInfo& data, const Model& model, const Experiment&
 /// The setting that gives labels the form that a task reads, where there is one.
 std::string way_to_labels(const SampleField& wanted, const SampleField& given, const Experiment& c) {
   const Options& options = dataset_kinds().get(c.data.name).options;
+  if (given.collation != Collation::stacked && wanted.collation == Collation::stacked)
+    return "; task.name=token_classification learns a class of each token";
+  if (wanted.dtype == DType::f32 && given.dtype == DType::i64 && options.find("separator") == nullptr)
+    return "; task.name=classification learns classes";
   if (find_class_list(options) == nullptr) return {};
   if (wanted.dtype == DType::f32 && wanted.shape.rank() == 0 && given.dtype == DType::i64)
     return "; data.labels=numbers reads them as numbers";
@@ -243,8 +247,11 @@ void check_task(const Experiment& c, const Tree& root, Problems& problems) {
     for (const SampleField& target : task->targets()) {
       if (target.name == sample_draw) continue;  // of every data set of tokens
       if (std::ranges::find(data.fields, target.name, &SampleField::name) == data.fields.end())
-        reject("task {}: expected a data set with `{}`, and {} gives {}", c.task.name, target.name, c.data.name,
-               to_string(data.fields));
+        reject("task {}: expected a data set with `{}`, and {} gives {}{}", c.task.name, target.name, c.data.name,
+               to_string(data.fields),
+               dataset_kinds().get(c.data.name).options.find("separate") == nullptr
+                   ? ""
+                   : "; data.separate=true reads a pair as two texts, each by itself");
       const SampleField& field = field_of(data.fields, target.name);
       const bool one_length = target.collation == Collation::stacked;
       if (field.dtype != target.dtype || (one_length && !(field.shape == target.shape)))

@@ -62,8 +62,11 @@ std::vector<std::string> announce_weights(const Experiment& experiment, const Se
     if (!experiment.model.from.empty() && !dataset_kinds().get(experiment.data.name).reads_files)
       lines.push_back(fmt::format("the weights of {} are trained on made-up data ({}): data.path names data",
                                   experiment.model.from, experiment.data.name));
-    if (experiment.model.from.empty() && setup.trainable_count() < setup.parameter_count())
+    const bool is_drawn = experiment.model.from.empty();
+    if (is_drawn && setup.trainable_count() < setup.parameter_count())
       print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
+    else if (is_drawn)
+      lines.push_back(fmt::format("weights are drawn (train.seed={}): model.from is not set", experiment.train.seed));
   }
   if (std::string line = new_classifier(experiment, setup); !line.empty()) lines.push_back(std::move(line));
   if (!setup.weights_file().empty() && !resumed)

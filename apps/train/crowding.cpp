@@ -1,10 +1,12 @@
 #include "apps/train/crowding.h"
 
+#include "apps/output/output.h"
 #include "core/parallel.h"
 
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace lacuna::apps {
 
@@ -17,6 +19,18 @@ void warn_if_crowded() {
                   threads(), processors())
           .c_str(),
       stderr);
+}
+
+void note_if_shared(std::string_view precision) {
+  double load = 0;
+  constexpr double idle = 0.5;
+  if (precision != "bf16" || threads() == 1 || ::getloadavg(&load, 1) != 1) return;
+  if (load + threads() <= processors() + idle) return;
+  print_error(
+      fmt::format("lacuna: note: other processes are busy (load {:.1f}, {} processors): convolutions in bf16, whose "
+                  "threads wait for each other, may take many times as long; train.threads=1 or "
+                  "train.precision=f32 does not\n",
+                  load, processors()));
 }
 
 }  // namespace lacuna::apps

@@ -346,6 +346,12 @@ void plan_memory(Experiment& experiment, const CostTable& costs) {
   plan_memory(*setup_to_plan(experiment), experiment, costs);
 }
 
+std::int64_t bytes_without_codes(Setup& setup, Experiment experiment) {
+  experiment.memory.offload.clear();
+  experiment.memory.options["codes"] = false;
+  return BudgetPlanner(setup, experiment, machine_costs()).plan(false).plan.bytes;
+}
+
 PlannerResult plan_within(Setup& setup, Experiment experiment, std::int64_t budget) {
   experiment = without_policy(std::move(experiment));
   experiment.memory.budget = fmt::format("{}B", budget);

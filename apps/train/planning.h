@@ -27,6 +27,9 @@ void plan_memory(Setup& setup, Experiment& experiment, const CostTable& costs,
 /// The same with a setup of its own.
 void plan_memory(Experiment& experiment, const CostTable& costs);
 
+/// The bytes of a plan of `auto` for the experiment's budget that quantizes nothing, and may be over it.
+std::int64_t bytes_without_codes(Setup& setup, Experiment experiment);
+
 /// The plan of `auto` for a training step within `budget` bytes in all. Nothing is computed.
 PlannerResult plan_within(Setup& setup, Experiment experiment, std::int64_t budget);
 

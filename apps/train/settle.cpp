@@ -73,10 +73,14 @@ void settle_batch_size(Experiment& experiment) {
   const Experiment smallest = measurable(experiment, unit);
   Setup setup(smallest, Device::meta);
   const std::int64_t limit = limit_of(experiment, smallest);
+  const bool plans = experiment.memory.policy == "auto" && !experiment.memory.budget.empty();
   const auto bytes_of = [&](std::int64_t count) {
     Experiment tried = smallest;
     tried.train.batch_size = count * unit;
-    return counted_bytes(experiment, measure(setup, tried));
+    const std::int64_t bytes = counted_bytes(experiment, measure(setup, tried));
+    if (bytes <= limit || !plans) return bytes;
+    tried.memory = experiment.memory;
+    return bytes_without_codes(setup, tried);
   };
   std::int64_t low = 1, high = units + 1, bytes = bytes_of(1);  // fits; does not
   if (bytes > limit && experiment.memory.policy != "auto")
@@ -89,8 +93,12 @@ void settle_batch_size(Experiment& experiment) {
     (there <= limit ? low : high) = middle;
   }
   experiment.train.batch_size = low * unit;
-  print_error(fmt::format("lacuna: note: train.batch_size: auto is {} here: {} of {}\n", low * unit,
-                          format_bytes(bytes), format_bytes(limit)));
+  const std::string why = bytes > limit       ? "a plan with codes may fit"
+                          : high <= units     ? fmt::format("{} more do not fit", unit)
+                          : low * unit < most ? fmt::format("an eighth of {} samples", experiment.samples.size)
+                                              : "the most that auto takes";
+  print_error(fmt::format("lacuna: note: train.batch_size: auto is {} here: {} of {}; {}\n", low * unit,
+                          format_bytes(bytes), format_bytes(limit), why));
 }
 
 void settle_offload_buffer(Experiment& experiment) {

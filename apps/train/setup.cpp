@@ -2,6 +2,7 @@
 
 #include "apps/config/model_folder.h"
 #include "apps/config/model_options.h"
+#include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/train/nonfinite.h"
 #include "apps/train/offload.h"
@@ -39,12 +40,14 @@ OpenedWeights open_weights(const std::filesystem::path& from) {
   constexpr int attempts = 20;
   for (int attempt = 1;; ++attempt) {
     const std::filesystem::path path = weights_path(from, "model.from");
+    if (std::error_code ignored; attempt == attempts && !std::filesystem::exists(path, ignored))
+      reject("model.from: {}; model.from=FOLDER names where the weights are now", missing_text(from.string()));
     try {
       const std::optional<ModelFolder> folder = read_model_folder(path);
       return {folder, lacuna::open_weights(path, folder)};
     } catch (const Error&) {
       std::error_code ignored;
-      if (std::filesystem::exists(path, ignored) || attempt == attempts) throw;
+      if (std::filesystem::exists(path, ignored)) throw;
     }
   }
 }

@@ -50,9 +50,33 @@ struct PlacedTensor {
   bool is_inner(const Region& region) const {
     return std::ranges::all_of(readers, [&](const Place& reader) { return region.has(reader); });
   }
-  bool is_input(const Region& region) const {
-    return !region.has(made) && std::ranges::any_of(users, [&](const Place& user) { return region.has(user); });
+};
+
+/// The regions of a set by place: at most one run of blocks lies over a block, and one region over a part of it.
+class RegionsByPlace {
+ public:
+  RegionsByPlace(const std::vector<Region>& regions, std::ptrdiff_t blocks)
+      : runs_(static_cast<std::size_t>(blocks)), parts_(runs_.size()) {
+    for (const Region& region : regions) {
+      if (region.part >= 0)
+        parts_[static_cast<std::size_t>(region.first)].push_back(&region);
+      else
+        for (std::ptrdiff_t b = region.first; b <= region.last; ++b) runs_[static_cast<std::size_t>(b)] = &region;
+    }
   }
+
+  template <class With>
+  void for_each_at(const Place& place, const With& with) const {
+    if (place.block < 0) return;
+    const auto block = static_cast<std::size_t>(place.block);
+    if (runs_[block] != nullptr) with(*runs_[block]);
+    for (const Region* const part : parts_[block])
+      if (part->part == place.part) with(*part);
+  }
+
+ private:
+  std::vector<const Region*> runs_;  // [blocks]
+  std::vector<std::vector<const Region*>> parts_;
 };
 
 struct Candidate {
@@ -186,6 +210,22 @@ class Chooser {
 
   std::pair<std::int64_t, double> key(const Candidate& one) const { return {std::max(one.bytes, budget_), one.cost}; }
 
+  /// The way that costs least at a price, as `ways` and `leaving` of a tensor have it.
+  struct Cheapest {
+    const TensorWay *staying, *leaving;
+  };
+  const std::vector<Cheapest>& cheapest_at(double price) const {
+    if (price == priced_) return cheapest_;
+    const auto least = [&](const std::vector<TensorWay>& ways) {
+      return &*std::ranges::min_element(
+          ways, {}, [&](const TensorWay& one) { return one.cost + price * static_cast<double>(one.bytes); });
+    };
+    cheapest_.clear();
+    for (const PlacedTensor& tensor : tensors_) cheapest_.push_back({least(tensor.ways), least(tensor.leaving)});
+    priced_ = price;
+    return cheapest_;
+  }
+
   /// The bytes and the cost of a step in which these regions are recomputed. Parts may lie in recomputed blocks.
   Candidate weighed(std::vector<Region> regions, double price) const {
     struct Recompute {
@@ -198,28 +238,29 @@ class Chooser {
       result.cost += region.seconds;
       recomputes.push_back({std::vector<std::int64_t>(region.to + 1 - region.from, 0), 0});
     }
+    const RegionsByPlace at_place(result.regions, count());
+    const std::vector<Cheapest>& cheapest = cheapest_at(price);
     std::vector<HeldBytes> held;
+    held.reserve(tensors_.size());
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       const PlacedTensor& tensor = tensors_[i];
       const GraphTensor& recorded = graph_.tensors[i];
       const Region* inside = nullptr;  // the innermost region that has the tensor alone
       bool leaves = false;
-      for (const Region& region : result.regions) {
-        if (!region.has(tensor.made)) continue;
+      at_place.for_each_at(tensor.made, [&](const Region& region) {
         if (!tensor.is_inner(region))
           leaves = true;
-        else if (inside == nullptr || region.part >= 0)
+        else
           inside = &region;
-      }
-      for (const Region& region : result.regions) {
-        if (!tensor.is_input(region)) continue;
-        leaves = leaves || !tensor.is_whole;
-        if (inside != nullptr && (inside->part >= 0 || region.first < inside->first || region.last > inside->last))
-          inside = nullptr;
-      }
-      const TensorWay& way = *std::ranges::min_element(
-          leaves ? tensor.leaving : tensor.ways, {},
-          [&](const TensorWay& one) { return one.cost + price * static_cast<double>(one.bytes); });
+      });
+      for (const Place& user : tensor.users)
+        at_place.for_each_at(user, [&](const Region& region) {  // an input of it
+          if (region.has(tensor.made)) return;
+          leaves = leaves || !tensor.is_whole;
+          if (inside != nullptr && (inside->part >= 0 || region.first < inside->first || region.last > inside->last))
+            inside = nullptr;
+        });
+      const TensorWay& way = leaves ? *cheapest[i].leaving : *cheapest[i].staying;
       if (inside == nullptr) {
         held.push_back({.bytes = way.bytes, .later = way.later, .from = recorded.first_use});
         result.cost += way.cost;
@@ -338,6 +379,8 @@ class Chooser {
   std::vector<Block> blocks_{};
   std::vector<PlacedTensor> tensors_{};
   std::vector<std::int64_t> local_{};  // [events]: transient memory of each forward op
+  mutable std::vector<Cheapest> cheapest_{};
+  mutable double priced_ = -1;
 };
 
 }  // namespace

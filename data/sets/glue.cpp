@@ -1,6 +1,6 @@
 // The nine GLUE tasks from their original TSV files (gluebenchmark.com), with each task's labels, columns and metrics.
 #include "data/class_names.h"
-#include "data/text/labelled_text.h"
+#include "data/text/text_columns.h"
 
 #include "core/error.h"
 
@@ -198,7 +198,8 @@ OpenedGlue open_glue(const DatasetOptions& options) {
                  .fields = std::move(fields),
                  .classes = classes,
                  .metrics = task.metrics,
-                 .vocabulary = opened.tokenizer->vocabulary()};
+                 .vocabulary = opened.tokenizer->vocabulary(),
+                 .text_columns = sequence_columns(opened.table->columns)};
   return opened;
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace lacuna {
 namespace {
@@ -20,11 +21,15 @@ std::string place_of(const std::filesystem::path& path, std::int64_t line) {
 void check_text(std::string_view text, const std::filesystem::path& path, std::int64_t line) {
   const std::size_t broken = find_broken_utf8(text);
   if (broken != std::string_view::npos)
-    reject("{}: expected text in UTF-8, got byte 0x{:02x} at byte {} of the line", place_of(path, line),
-           static_cast<unsigned char>(text[broken]), broken + 1);
+    reject(
+        "{}: expected text in UTF-8, got byte 0x{:02x} at byte {} of the line: `iconv -f {} -t UTF-8 {}` converts it",
+        place_of(path, line), static_cast<unsigned char>(text[broken]), broken + 1,
+        static_cast<unsigned char>(text[broken]) >= 0xfe ? "UTF-16" : "WINDOWS-1252", path.native());
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
-    reject("{}: expected text, got a zero byte at byte {} of the line: UTF-16, or no text file?", place_of(path, line),
-           zero + 1);
+    reject(
+        "{}: expected text, got a zero byte at byte {} of the line: no text file, or UTF-16, which `iconv -f UTF-16 -t "
+        "UTF-8 {}` converts",
+        place_of(path, line), zero + 1, path.native());
 }
 
 std::vector<std::string> split_tabs(const std::string& record) {
@@ -105,6 +110,13 @@ Cell cell_of(const nlohmann::json& object, const std::string& name, const std::f
     cell.text = scalar(*found, name, path, line);
   }
   return cell;
+}
+
+/// Whether a value is a text, a number or a list of them.
+bool has_text(const nlohmann::json& object, const std::string& name) {
+  const auto found = object.find(name);
+  const auto is_text = [](const nlohmann::json& value) { return value.is_primitive() && !value.is_null(); };
+  return found != object.end() && (found->is_array() ? std::ranges::all_of(*found, is_text) : is_text(*found));
 }
 
 bool has_odd_quotes(const std::string& text) { return std::ranges::count(text, '"') % 2 != 0; }
@@ -212,10 +224,13 @@ std::vector<std::string> Table::fields(const std::string& record, std::int64_t l
 }
 
 TableRow Table::parse(const std::string& record, std::int64_t line) const {
-  TableRow row{.line = line, .columns = 0, .cells = {}};
+  TableRow row{.line = line, .columns = 0, .cells = {}, .record = record};
   if (options_.format == TableFormat::json_lines) {
     const nlohmann::json object = parse_object(record, path(), line);
-    for (const std::size_t column : selected_) row.cells.push_back(cell_of(object, columns_[column], path(), line));
+    for (const std::size_t column : selected_)
+      row.cells.push_back(options_.ragged && !has_text(object, columns_[column])
+                              ? Cell()
+                              : cell_of(object, columns_[column], path(), line));
     return row;
   }
   std::vector<std::string> all = fields(record, line);
@@ -227,21 +242,31 @@ TableRow Table::parse(const std::string& record, std::int64_t line) const {
   return row;
 }
 
-void Table::scan(const std::function<bool(const TableRow&)>& keep) {
+void Table::scan(const std::function<bool(const TableRow&)>& keep, const std::function<void(const Error&)>& unread) {
   places_.clear();
   file_.rewind();
   next_object_ = 0;
   std::string record;
   Place place{};
   std::int64_t line = 0, blank = 0;
-  for (bool first = true; next(record, place, line); first = false) {
-    if (first && options_.header && options_.format != TableFormat::json_lines) continue;
-    if (record.empty()) {  // allowed only at the end of a table
-      if (blank == 0 && options_.format != TableFormat::lines) blank = line;
+  const bool has_blanks = options_.format == TableFormat::lines || options_.format == TableFormat::csv || unread;
+  for (bool first = options_.header && options_.format != TableFormat::json_lines;;) {
+    TableRow row{};
+    try {
+      if (!next(record, place, line)) break;
+      if (std::exchange(first, false)) continue;
+      if (record.empty()) {  // other tables may end with them
+        if (blank == 0 && !has_blanks) blank = line;
+        continue;
+      }
+      if (blank > 0) reject("{}: expected a row, got an empty line", place_of(path(), blank));
+      row = parse(record, line);
+    } catch (const Error& error) {
+      if (!unread || error.fault() != Fault::input) throw;
+      unread(error);
       continue;
     }
-    if (blank > 0) reject("{}: expected a row, got an empty line", place_of(path(), blank));
-    if (keep(parse(record, line))) places_.push_back(place);
+    if (keep(row)) places_.push_back(place);
   }
 }
 

@@ -1,6 +1,7 @@
 // Tables of text: TSV, CSV, JSON lines and plain lines, row by row, with named columns.
 #pragma once
 
+#include "core/error.h"
 #include "data/text/text_file.h"
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct Cell {
 struct TableOptions {
   TableFormat format = TableFormat::tsv;
   bool header = true;   // TSV, CSV: the first row names the columns; without a header they are `1`, `2` …
-  bool ragged = false;  // TSV, CSV: rows may have more or fewer columns than the first
+  bool ragged = false;  // rows may have more or fewer columns than the first; JSON: other values are empty cells
 };
 
 /// A row during a scan. `cells` are those of the selected columns.
@@ -40,6 +41,7 @@ struct TableRow {
   std::int64_t line;
   std::int64_t columns;  // TSV and CSV only
   std::vector<Cell> cells;
+  std::string_view record{};  // as it stands in the file
 };
 
 class Table {
@@ -51,9 +53,9 @@ class Table {
   const std::vector<std::string>& columns() const { return columns_; }
   /// Selects the columns to read. Rejects a missing one; the message lists the existing columns.
   void select(const std::vector<std::string>& columns);
-  /// Reads all rows once and remembers the position of each row for which `keep` returns true. Rejects malformed rows
-  /// and rows that are not UTF-8.
-  void scan(const std::function<bool(const TableRow&)>& keep);
+  /// Reads all rows once and remembers the position of each row for which `keep` returns true. CSV may have empty
+  /// lines. Rejects malformed rows and rows that are not UTF-8, or hands each error to `unread` and goes on.
+  void scan(const std::function<bool(const TableRow&)>& keep, const std::function<void(const Error&)>& unread = {});
 
   std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
   /// The selected cells of a row. Thread-safe.

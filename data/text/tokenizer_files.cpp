@@ -465,7 +465,8 @@ std::map<std::string, std::string> tokenizer_texts(const fs::path& path) {
   take();
   if (texts.empty()) return texts;
   files.clear();
-  for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"})
+  for (const char* const name :
+       {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config_sentence_transformers.json"})
     files.emplace(name, (is_folder ? path : path.parent_path()) / name);
   take();
   return texts;

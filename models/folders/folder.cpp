@@ -59,14 +59,17 @@ std::string_view head_of_peft_task(std::string_view task_type, std::string_view 
   return {};
 }
 
-std::string task_of(const ModelFolder& folder, const Model& model) {
+std::string task_of(const ModelFolder& folder) {
   std::string problem = folder.problem;
+  const std::vector<HyperParameter> all = describe_model(folder.model, folder.hyper_parameters).hyper_parameters;
   if (problem.empty()) {
-    const std::vector<HyperParameter> all = describe_model(folder.model, folder.hyper_parameters).hyper_parameters;
     const Tree* const head = find_value(all, "head");
     problem = head == nullptr ? "classification" : head->text;
   }
-  if (problem == "classification") problem = model.num_classes() == 1 ? "regression" : "single_label_classification";
+  if (problem == "classification") {
+    const Tree* const outputs = find_value(all, "num_classes");
+    problem = outputs != nullptr && *outputs == Tree(1) ? "regression" : "single_label_classification";
+  }
   for (const std::string& name : tasks().names())
     if (const TaskKind& kind = tasks().get(name); kind.problem == problem && !kind.heads) return name;
   reject("{}: no task is known for the problem {}", folder.config.string(), problem);

@@ -25,6 +25,7 @@ struct ModelFolder {
   std::string model{};                             // a preset or a family
   std::vector<HyperParameter> hyper_parameters{};  // `num_classes` and what else is said; the rest is the model's
   std::vector<std::string> labels{};               // by number; empty: not said
+  std::vector<std::string> columns{};              // of the table of texts that it learned; two: pairs
   ImagePreparation images{};
   std::string problem{};                           // `problem_type`; empty: not said
   std::map<std::string, std::string> refused{};    // by head: what the folder says of it and Lacuna does not compute
@@ -47,9 +48,9 @@ std::string_view peft_task_of(std::string_view head);
 /// The head of a `task_type`; empty: it says none. Refuses a task that no model here has.
 std::string_view head_of_peft_task(std::string_view task_type, std::string_view origin);
 
-/// The name of the task that the folder's `model` solves: by its `problem`, or as transformers infers that from the
-/// head and the number of outputs. Rejects a problem that no task has.
-std::string task_of(const ModelFolder& folder, const Model& model);
+/// The name of the task that the folder's model solves: by its `problem`, or as transformers infers that from the head
+/// and the number of outputs. Rejects a problem that no task has.
+std::string task_of(const ModelFolder& folder);
 
 struct FolderWeights {
   WeightFiles files;    // under our names

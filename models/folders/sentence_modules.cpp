@@ -4,6 +4,7 @@
 #include "models/folders/values.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace lacuna {
@@ -13,14 +14,19 @@ using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr const char *modules_file = "modules.json", *transformer_file = "sentence_bert_config.json",
+                     *comparison_file = "config_sentence_transformers.json", *tokenizer_file = "tokenizer_config.json",
                      *usual_pooling = "1_Pooling";
+constexpr double most_tokens = 1 << 20;  // transformers writes 1e30 for no limit
 
 /// Adds a reason not to compute embeddings; the first is told.
 void refuse(ModelFolder& description, std::string why) { description.refused.try_emplace("embedding", std::move(why)); }
 
-void read_pooling(const fs::path& folder, ModelFolder& description) {
+/// `required`: modules.json names the folder.
+void read_pooling(const fs::path& folder, bool required, ModelFolder& description) {
   const fs::path file = folder / "config.json";
   const std::optional<ordered_json> json = read_json_object(file);
+  if (!json && required)
+    refuse(description, fmt::format("{}: expected the file, since {} names its folder", file.string(), modules_file));
   if (!json) return;
   const ConfigReader config(*json, file);
   std::string mode = config.text("pooling_mode", "");  // of later versions
@@ -40,37 +46,44 @@ void read_pooling(const fs::path& folder, ModelFolder& description) {
                                     mode.empty() ? "none" : mode));
 }
 
+void add_longest(double tokens, ModelFolder& description) {
+  const Tree* const positions = find_value(description.hyper_parameters, "max_position_embeddings");
+  if (tokens >= 1 && (positions == nullptr || tokens < number_in(*positions).value_or(0)) && tokens < most_tokens)
+    description.hyper_parameters.push_back({"max_seq_length", static_cast<std::int64_t>(tokens)});
+}
+
 /// sentence_bert_config.json: the longest text in tokens.
 void read_transformer(const fs::path& folder, ModelFolder& description) {
-  std::int64_t longest = 0;
   for (const char* const name : {transformer_file, "sentence_distilbert_config.json"})
     if (const std::optional<ordered_json> json = read_json_object(folder / name)) {
       const ConfigReader config(*json, folder / name);
-      longest = config.integer("max_seq_length", 0);
       if (config.flag("do_lower_case", false))
         refuse(description, fmt::format("{}: expected `do_lower_case` false, got true; tokenizer_config.json says it",
                                         config.file().string()));
-      break;
+      return add_longest(static_cast<double>(config.integer("max_seq_length", 0)), description);
     }
-  if (const std::optional<ordered_json> json = read_json_object(folder / "tokenizer_config.json"); json && longest == 0)
-    if (const auto found = json->find("model_max_length"); found != json->end() && found->is_number_unsigned())
-      longest = found->get<std::int64_t>();
-  const Tree* const positions = find_value(description.hyper_parameters, "max_position_embeddings");
-  if (longest > 0 && (positions == nullptr || static_cast<double>(longest) < number_in(*positions).value_or(0)))
-    description.hyper_parameters.push_back({"max_seq_length", longest});
 }
 
-}  // namespace
+/// config_sentence_transformers.json: what is put before texts, and how vectors are compared.
+void read_comparison(const fs::path& folder, ModelFolder& description) {
+  const fs::path file = folder / comparison_file;
+  const std::optional<ordered_json> json = read_json_object(file);
+  if (!json) return;
+  const ConfigReader config(*json, file);
+  if (!config.text("default_prompt_name", "").empty())
+    refuse(description,
+           fmt::format("{}: expected no `default_prompt_name`, a text that is put before each input", file.string()));
+  const std::string similarity = config.text("similarity_fn_name", "cosine");
+  const bool has_length_one = find_value(description.hyper_parameters, "normalize") != nullptr;
+  if (similarity != "cosine" && !(similarity == "dot" && has_length_one))
+    refuse(description, fmt::format("{}: expected `similarity_fn_name` cosine, or dot of vectors of length one, got {}",
+                                    file.string(), similarity));
+}
 
-void read_sentence_modules(const fs::path& folder, ModelFolder& description) {
-  if (const std::optional<ordered_json> json = read_json_object(folder / "config_sentence_transformers.json"))
-    if (const ConfigReader config(*json, folder / "config_sentence_transformers.json");
-        !config.text("default_prompt_name", "").empty())
-      refuse(description, fmt::format("{}: expected no `default_prompt_name`, a text that is put before each input",
-                                      config.file().string()));
+void read_modules(const fs::path& folder, ModelFolder& description) {
   const fs::path file = folder / modules_file;
   const std::optional<ordered_json> modules = read_json_list(file);
-  if (!modules) return read_pooling(folder / usual_pooling, description);
+  if (!modules) return read_pooling(folder / usual_pooling, false, description);
   bool pools = false, normalizes = false;
   for (const ordered_json& module : *modules) {
     const ConfigReader config(module, file);
@@ -79,7 +92,7 @@ void read_sentence_modules(const fs::path& folder, ModelFolder& description) {
     if (kind == "Transformer" && path.empty()) {
       read_transformer(folder, description);
     } else if (kind == "Pooling" && !pools) {
-      read_pooling(folder / path, description);
+      read_pooling(folder / path, true, description);
       pools = true;
     } else if (kind == "Normalize" && pools && !normalizes) {
       description.hyper_parameters.push_back({"normalize", true});
@@ -91,6 +104,28 @@ void read_sentence_modules(const fs::path& folder, ModelFolder& description) {
     }
   }
   if (!pools) refuse(description, fmt::format("{}: expected a module Pooling, got none", file.string()));
+}
+
+}  // namespace
+
+void read_sentence_modules(const fs::path& folder, ModelFolder& description) {
+  read_modules(folder, description);
+  read_comparison(folder, description);
+  const fs::path tokenizer = folder / tokenizer_file;
+  if (const std::optional<ordered_json> json = read_json_object(tokenizer);
+      json && find_value(description.hyper_parameters, "max_seq_length") == nullptr)
+    add_longest(ConfigReader(*json, tokenizer).real("model_max_length", 0), description);
+}
+
+void write_longest(const std::vector<HyperParameter>& values, std::map<std::string, std::string>& texts) {
+  const double longest = number_in(*find_value(values, "max_seq_length")).value_or(0),
+               positions = number_in(*find_value(values, "max_position_embeddings")).value_or(0);
+  const auto there = texts.find(tokenizer_file);
+  ordered_json json = there == texts.end() ? ordered_json::object() : ordered_json::parse(there->second);
+  const double said = json.value("model_max_length", positions), meant = longest > 0 ? longest : positions;
+  if (std::min(said, positions) == std::min(meant, positions)) return;
+  json["model_max_length"] = static_cast<std::int64_t>(meant);
+  texts[tokenizer_file] = json.dump(2) + "\n";
 }
 
 std::map<std::string, std::string> sentence_modules(const std::vector<HyperParameter>& values, std::int64_t width) {

@@ -7,11 +7,14 @@
 
 namespace lacuna {
 
-/// Reads modules.json and the files that it names, for models that pool. Modules that are not computed here are refused
-/// for the head `embedding`.
+/// Reads modules.json and the files that it names, for models that pool, and how long a text may be. What is not
+/// computed here is refused for the head `embedding`.
 void read_sentence_modules(const std::filesystem::path& folder, ModelFolder& description);
 
 /// The same files of a model with the head `embedding` of `width` numbers.
 std::map<std::string, std::string> sentence_modules(const std::vector<HyperParameter>& values, std::int64_t width);
+
+/// Says in tokenizer_config.json how long a text may be, where it would say otherwise.
+void write_longest(const std::vector<HyperParameter>& values, std::map<std::string, std::string>& texts);
 
 }  // namespace lacuna

@@ -29,6 +29,8 @@ struct Filter {
 constexpr Filter filters[] = {{0, "nearest"}, {1, "lanczos"}, {2, "bilinear"},
                               {3, "bicubic"}, {4, "box"},     {5, "hamming"}};
 
+constexpr const char* columns_key = "lacuna_text_columns";  // transformers keeps keys that it does not know
+
 std::string default_label(std::int64_t number) { return fmt::format("LABEL_{}", number); }
 
 /// `id2label`: the classes, and their names where they have any.
@@ -246,6 +248,7 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
       read_preparation(file.parent_path() / "preprocessor_config.json", model_type, folder.images);
   if (side > 0 && !config.says("image_size")) folder.hyper_parameters.push_back({"image_size", side});
   folder.problem = config.text("problem_type", "");
+  folder.columns = config.texts(columns_key);
   if (!config.flag("tie_word_embeddings", true))
     folder.refused["masked_lm"] =
         fmt::format("{}: expected a decoder that is the embedding, got `tie_word_embeddings` false", file.string());
@@ -271,14 +274,19 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
   config["dtype"] = description.stored == DType::f32    ? "float32"
                     : description.stored == DType::bf16 ? "bfloat16"
                                                         : "float16";
+  if (!description.columns.empty()) config[columns_key] = description.columns;
   TransformersFiles files{.texts = description.tokenizer, .names = &kind.names};
   const auto add = [&](const char* name, const ordered_json& json) { files.texts[name] = json.dump(2) + "\n"; };
   add("config.json", config);
   if (const auto* const images = dynamic_cast<const ImageModel*>(&model))
     add("preprocessor_config.json", preprocessor_of(*images, description.images));
   const auto values = describe_model(description.model, description.hyper_parameters).hyper_parameters;
-  if (const Tree* const head = find_value(values, "head"); head != nullptr && *head == Tree("embedding"))
+  if (find_value(values, "pooling") == nullptr) return files;
+  write_longest(values, files.texts);
+  if (*find_value(values, "head") == Tree("embedding"))
     for (const auto& [name, text] : sentence_modules(values, model.num_classes())) files.texts[name] = text;
+  else
+    files.texts.erase("config_sentence_transformers.json");
   return files;
 }
 

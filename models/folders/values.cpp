@@ -64,6 +64,14 @@ std::vector<double> ConfigReader::numbers(const char* key) const {
   return value->get<std::vector<double>>();
 }
 
+std::vector<std::string> ConfigReader::texts(const char* key) const {
+  const ordered_json* const value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_array() || !std::ranges::all_of(*value, [](const auto& one) { return one.is_string(); }))
+    refuse(key, "a list of texts");
+  return value->get<std::vector<std::string>>();
+}
+
 std::int64_t ConfigReader::side(const char* key, std::int64_t otherwise) const {
   const ordered_json* const value = find(key);
   if (value == nullptr || !value->is_array()) return integer(key, otherwise);

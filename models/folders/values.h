@@ -27,6 +27,7 @@ class ConfigReader {
   std::string text(const char* key, const std::string& otherwise) const;
   std::vector<std::int64_t> integers(const char* key, const std::vector<std::int64_t>& otherwise) const;
   std::vector<double> numbers(const char* key) const;
+  std::vector<std::string> texts(const char* key) const;
   /// A whole number, or a list of two that are alike.
   std::int64_t side(const char* key, std::int64_t otherwise) const;
   const nlohmann::ordered_json& json() const { return json_; }

@@ -207,8 +207,8 @@ LoadedWeights check_weights(const Model& model, const WeightFiles& file, const L
   if (found.none()) return found.loaded;
   if (found.only_head && found.head != nullptr)
     reject(
-        "{}: the classifier was trained for {} classes ({} {}), but the model has {}: set `num_classes: {}`, or let "
-        "the classifier start anew",
+        "{}: the classifier was trained for {} classes ({} {}), but the model has {}: data.labels names them all where "
+        "the data has fewer, `num_classes: {}` counts them, or training starts the classifier anew",
         file.path().string(), found.head->shape[0], found.head->name, found.head->shape, model.num_classes(),
         found.head->shape[0]);
   std::string message = 2 * found.fitting > found.names

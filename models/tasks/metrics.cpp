@@ -132,7 +132,8 @@ Metric class_metric(const std::string& name, std::int64_t classes) {
   if (name != "f1" && name != "macro_f1" && name != "matthews")
     reject("task.metrics: expected some of accuracy, top5_accuracy, f1, macro_f1 and matthews, got {}", name);
   if (classes > most_classes || (name == "f1" && classes != 2))
-    reject("task.metrics: {} is of {} classes, got {}", name, name == "f1" ? "2" : "1000 at most", classes);
+    reject("task.metrics: {} is of {} classes, got {}", name, name == "f1" ? "2 (macro_f1 of more)" : "1000 at most",
+           classes);
   return {.name = name,
           .sums = classes * classes,
           .value = name == "f1"         ? f1

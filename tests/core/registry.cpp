@@ -15,6 +15,12 @@ TEST_CASE("the nearest name differs in few letters, or has a similar prefix") {
   CHECK(nearest_name("deit_small_16", models) == "deit_small_patch16_224");
   CHECK(nearest_name("alexnet", models).empty());
   CHECK(nearest_name("adamW", {"adam", "adamw"}) == "adamw");
+  // What other libraries call it.
+  CHECK(nearest_name("gpu", {"auto", "cpu", "cuda", "meta"}) == "cuda");
+  CHECK(nearest_name("learning_rate", {"epochs", "lr", "layer_decay"}) == "lr");
+  CHECK(nearest_name("batch", {"bits", "batch_size"}) == "batch_size");
+  CHECK(nearest_name("bert-base-uncased", {"bert_base", "bert_base_cased"}) == "bert_base");
+  CHECK(nearest_name("bert-base-cased", {"bert_base", "bert_base_cased"}) == "bert_base_cased");
   // Too short for a prefix to mean anything.
   CHECK(nearest_name("x", {"epochs", "batch_size"}).empty());
   CHECK(nearest_name("bad", {"batch_size"}).empty());

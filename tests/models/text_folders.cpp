@@ -1,5 +1,6 @@
 // Folders of BERT and DistilBERT as transformers has them: in and out. text_folders.py made the fixtures.
 #include "core/error.h"
+#include "data/text/tokenizer.h"
 #include "models/folders/folder.h"
 #include "models/registry.h"
 #include "tests/temporary_folder.h"
@@ -174,16 +175,78 @@ TEST_CASE("text folders: what sentence-transformers says is read and written, or
 
   const std::string pooling = modules({"Transformer", "Pooling"});
   for (const auto& [files, head, word] : std::initializer_list<std::tuple<Files, const char*, const char*>>{
-           {{{"modules.json", modules({"Transformer", "Pooling", "Dense"})}}, "embedding", "Dense"},
+           {{{"modules.json", modules({"Transformer", "Pooling", "Dense"})},
+             {"1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true})"}},
+            "embedding",
+            "Dense"},
            {{{"modules.json", modules({"Transformer"})}}, "embedding", "Pooling"},
            {{{"modules.json", pooling}, {"1_Pooling/config.json", R"({"pooling_mode_max_tokens": true})"}},
             "embedding",
             "max_tokens"},
+           {{{"modules.json", pooling}}, "embedding", "1_Pooling"},
+           {{{"config_sentence_transformers.json", R"({"similarity_fn_name": "euclidean"})"}},
+            "embedding",
+            "euclidean"},
+           {{{"config_sentence_transformers.json", R"({"similarity_fn_name": "dot"})"}}, "embedding", "dot"},
            {{{"config_sentence_transformers.json", R"({"default_prompt_name": "query"})"}}, "embedding", "prompt"}}) {
     const ModelFolder described = *read_model_folder(with_files(folder, files));
     CHECK_THROWS_WITH_AS(require_head(described, {{"head", head}}), doctest::Contains(word), Error);
     require_head(described, {{"head", "classification"}});
   }
+}
+
+TEST_CASE("text folders: products of vectors of length one are cosines; prompts are written again") {
+  const TemporaryFolder folder;
+  const std::string said = R"({"similarity_fn_name": "dot", "prompts": {"query": "query: "}})";
+  const fs::path path = with_files(folder, {{"modules.json", modules({"Transformer", "Pooling", "Normalize"})},
+                                            {"1_Pooling/config.json", R"({"pooling_mode_mean_tokens": true})"},
+                                            {"config_sentence_transformers.json", said},
+                                            {"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n"}});
+  for (const std::string head : {"embedding", "classification"}) {
+    Loaded loaded = load(path, {{"head", head}}, true);
+    require_head(loaded.folder, {{"head", head}});
+    loaded.folder.tokenizer = tokenizer_texts(path);
+    write_model_folder(folder / head, *loaded.model, loaded.folder, Library::transformers);
+    CHECK(fs::exists(folder / head / "config_sentence_transformers.json") == (head == "embedding"));
+  }
+  CHECK(test::read_file(folder / "embedding/config_sentence_transformers.json") == said);
+}
+
+TEST_CASE("text folders: the tokenizer's longest text holds for every head") {
+  const TemporaryFolder folder;
+  for (const auto& [said, longest] : std::initializer_list<std::pair<const char*, std::int64_t>>{
+           {R"({"model_max_length": 5})", 5},
+           {R"({"model_max_length": 1000000000000000019884624838656})", 0},
+           {"{}", 0}}) {
+    const Loaded loaded = load(with_files(folder, {{"tokenizer_config.json", said}}));
+    const ModelDescription model = describe_model(loaded.folder.model, loaded.folder.hyper_parameters);
+    CHECK(*find_value(model.hyper_parameters, "max_seq_length") == Tree(longest));
+    const Tree& positions = *find_value(model.hyper_parameters, "max_position_embeddings");
+    CHECK(Tree(loaded.model->inputs().front().shape.front()) == (longest > 0 ? Tree(longest) : positions));
+  }
+  // Another length than the tokenizer's is written.
+  Loaded loaded = load(with_files(folder, {{"tokenizer_config.json", R"({"model_max_length": 5, "a": 1})"},
+                                           {"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n"}}));
+  for (HyperParameter& one : loaded.folder.hyper_parameters)
+    if (one.key == "max_seq_length") one.value = std::int64_t{7};
+  loaded.folder.tokenizer = tokenizer_texts(folder / "a");
+  write_model_folder(folder / "out", *loaded.model, loaded.folder, Library::transformers);
+  const nlohmann::json written = nlohmann::json::parse(test::read_file(folder / "out/tokenizer_config.json"));
+  CHECK(written.at("model_max_length") == 7);
+  CHECK(written.at("a") == 1);
+}
+
+TEST_CASE("text folders: one output predicts a number unless the folder says another problem") {
+  const TemporaryFolder folder;
+  const auto task_with = [&](const nlohmann::json& said) {
+    nlohmann::json config = nlohmann::json::parse(test::read_file(fixtures / "hf-bert/config.json"));
+    for (const char* const key : {"id2label", "label2id", "problem_type"}) config.erase(key);
+    config.update(said);
+    return task_of(*read_model_folder(with_files(folder, {{"config.json", config.dump()}})));
+  };
+  CHECK(task_with({{"num_labels", 1}}) == "regression");
+  CHECK(task_with({{"num_labels", 2}}) == "classification");
+  CHECK(task_with({{"num_labels", 1}, {"problem_type", "multi_label_classification"}}) == "multi_label");
 }
 
 TEST_CASE("text folders: a decoder of its own, parts that are cut off and other numbers of labels are refused") {

@@ -54,6 +54,9 @@ TEST_CASE("keys: of a section, or one alone") {
   CHECK(one.at(0).at("key") == "data.broken");
   CHECK(run_command(folder, {"keys", "data", "--json", "-"}).json().size() > 1);
   CHECK(run_command(folder, {"keys", "data.nothing"}).code == 2);
+  CHECK(run_command(folder, {"keys", "lr", "--json", "-"}).json().at(0).at("key") == "optimizer.lr");
+  check_refused(folder, {"keys", "learning_rate"}, {"\"lr\""});
+  check_refused(folder, {"train", "--model", "resnet20"}, {"model=VALUE"});
 }
 
 TEST_CASE("train: a classifier that starts anew is announced") {

@@ -2,7 +2,9 @@
 #include "tests/apps/commands/command_run.h"
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
+#include <algorithm>
 #include <set>
 #include <sstream>
 
@@ -51,6 +53,29 @@ TEST_CASE("pictures: a path alone is trained on, evaluated by class, resumed and
   CHECK(evaluated.at("per_class").at(1).at("class") == "red");
   CHECK(evaluated.at("per_class").at(1).at("precision") == 1.0);
   CHECK(evaluated.at("worst").empty());
+
+  // A table of the same pictures is another kind of data set.
+  std::string rows = "image,label\n";
+  for (int i = 0; i < 12; ++i) rows += fmt::format("pictures/red/{0}.ppm,red\npictures/green/{0}.PPM,green\n", i);
+  write_file(folder / "table.csv", rows);
+  CHECK(run(folder, {"eval", "r", "data=table.csv", "--json", "-"}).json().at("val_accuracy") == 1.0);
+  run(folder, {"train", "-c", "c.yaml", "data=table.csv", "output.dir=of_table", "train.epochs=1"});
+  run(folder, {"eval", "of_table", "data=pictures"});
+  write_file(folder / "list.csv", rows + "pictures/none.ppm,red\n");
+  const CommandResult listed = run_command(folder, {"predict", "r", "--input", "list.csv"});
+  CHECK(listed.code == 2);
+  lacuna::test::check_says(listed.error, "none.ppm");
+  CHECK(std::ranges::count(listed.out, '\n') == 24);
+  const nlohmann::json first_row = nlohmann::json::parse(listed.out.substr(0, listed.out.find('\n')));
+  CHECK(first_row.at("label") == "red");
+  CHECK(first_row.at("row").at("label") == "red");
+  // Its words are no inputs of a model of pictures.
+  write_file(folder / "texts.csv", "text,label\na b,red\nc,green\n");
+  check_refused(folder, {"train", "model=vit_cifar", "data=texts.csv"}, {"data.name=image_table"});
+  // A path that is gone is named.
+  fs::rename(folder / "pictures", folder / "moved");
+  check_refused(folder, {"eval", "r"}, {"pictures does not exist", "data.path"});
+  fs::rename(folder / "moved", folder / "pictures");
 
   // Data whose classes have other names is refused, though there are as many.
   write_pictures(folder / "others");

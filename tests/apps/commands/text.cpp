@@ -26,6 +26,13 @@ struct TextFolder : TemporaryFolder {
   }
 };
 
+std::vector<nlohmann::json> rows_of(const CommandResult& predicted) {
+  std::vector<nlohmann::json> rows;
+  std::istringstream lines(predicted.out);
+  for (std::string line; std::getline(lines, line);) rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
 TEST_CASE("text: train, eval and predict on a table of one's own") {
   const TextFolder folder;
   const CommandResult result = test::run(folder, train({"--json", "s.json"}));
@@ -164,6 +171,24 @@ TEST_CASE("text: whole numbers are numbers to a task that predicts them") {
   check_says(run(folder, {"predict", "runs/c", "good film"}).out, "value");
 }
 
+TEST_CASE("text: a folder of one output is judged by numbers, which need not be written with a point") {
+  const TextFolder folder;
+  for (const char* const file : {"train.csv", "dev.csv"})
+    write_file(folder / file, "text,score\ngood film,1.5\nbad,0.5\ngood,1.5\nbad film,0.5\n");
+  run(folder, train({"train.epochs=1", "task.name=regression"}));
+  run(folder, {"export", "runs/c", "out"});
+  nlohmann::json config = read_json(folder / "out/config.json");
+  config.erase("problem_type");
+  write_file(folder / "out/config.json", config.dump());
+  for (const char* const rows : {"text,score\ngood film,1.5\nbad,0.5\n", "text,score\ngood film,1\nbad,0\n"}) {
+    write_file(folder / "scores.csv", rows);
+    CHECK(run(folder, {"eval", "out", "data={name: text, path: scores.csv, max_length: 16}", "--json", "-"})
+              .json()
+              .contains("val_mse"));
+  }
+  CHECK(run(folder, {"predict", "out", "good film"}).json().contains("value"));
+}
+
 TEST_CASE("text: eval takes its settings from the command line, and an adapter's own base") {
   const TextFolder folder;
   test::run(folder, train({"output.dir=base"}));
@@ -214,7 +239,55 @@ TEST_CASE("text: predict reads tables, and takes no file for a text") {
     }
   }
   check_refused(folder, {"predict", "runs/c", "--input", "in.csv", "--column", "words"}, {"review"});
+  write_file(folder / "no-header.csv", "7,good film\n8,bad film\n");
+  CHECK(rows_of(run(folder, {"predict", "runs/c", "--input", "no-header.csv", "--column", "2"})).size() == 2);
   check_refused(folder, {"predict", "runs/c", "--column", "review", "good"}, {"--input"});
+}
+
+TEST_CASE("text: predict judges the columns of texts alone, and keeps each row as it is") {
+  const TextFolder folder;
+  std::string rows = "id,words,label\n";
+  for (int i = 0; i < 12; ++i) rows += fmt::format("{0},{1},{1}\n", i, i % 2 == 0 ? "good" : "bad");
+  write_file(folder / "train.csv", rows);
+  write_file(folder / "dev.csv", rows);
+  run(folder, train({"data.text=words", "train.epochs=1"}));
+  const std::string kept = R"({"n":1, "f":0.50,"words":"good film","b":true,"z":null,"o":{"y":[1, 2]}})";
+  write_file(folder / "in.jsonl", kept + "\n\n{\"words\": \"bad\"}\n{\"words\": null}\n{}\nnone\n{\"words\": \"\"}\n");
+  const CommandResult result = run_command(folder, {"predict", "runs/c", "--input", "in.jsonl"});
+  CHECK(result.code == 2);
+  for (const char* const place : {"in.jsonl:4", "in.jsonl:5", "in.jsonl:6", "in.jsonl:7"})
+    check_says(result.error, place);
+  CHECK(std::ranges::count(result.out, '\n') == 2);
+  check_says(result.out, "\"row\":" + kept + ",");
+  write_file(folder / "in.csv", "id,words\n1,good\n\n2,bad,film\n3\n4,bad\n");
+  const CommandResult table = run_command(folder, {"predict", "runs/c", "--input", "in.csv"});
+  CHECK(table.code == 2);
+  check_says(table.error, "in.csv:4");
+  check_says(table.error, "in.csv:5");
+  CHECK(std::ranges::count(table.out, '\n') == 2);
+}
+
+TEST_CASE("text: predict finds the pairs that a run learned, and joins no texts") {
+  const TextFolder folder;
+  std::string rows = "sentence1,sentence2,label\n";
+  for (int i = 0; i < 12; ++i) rows += fmt::format("{0} film,a film,{0}\n", i % 2 == 0 ? "good" : "bad");
+  write_file(folder / "train.csv", rows);
+  write_file(folder / "dev.csv", rows);
+  run(folder, train({"train.epochs=1"}));
+  run(folder, {"export", "runs/c", "out"});
+  for (const char* const from : {"runs/c", "out"}) {
+    CHECK(rows_of(run(folder, {"predict", from, "--input", "dev.csv"})).front().at("pair") == "a film");
+    check_says(run(folder, {"predict", from, "good film"}).error, "pairs");
+  }
+  write_file(folder / "in.jsonl", R"({"a": "good\tfilm", "b": "bad a"})"
+                                  "\n"
+                                  R"({"a": "good", "b": "film bad a"})"
+                                  "\n");
+  const std::vector<nlohmann::json> predicted =
+      rows_of(run(folder, {"predict", "runs/c", "--input", "in.jsonl", "--column", "a", "--column", "b"}));
+  REQUIRE(predicted.size() == 2);
+  CHECK(predicted[0].at("text") == "good\tfilm");
+  CHECK(predicted[0].at("probabilities") != predicted[1].at("probabilities"));
 }
 
 TEST_CASE("text: sentence embeddings keep how they pool") {

@@ -226,6 +226,11 @@ TEST_CASE("configuration: short forms of the command line name a choice, a path,
                          {"train:\n\tepochs: 1", "a.yaml", "tabs"},
                          {"seed=3", "command line", "train.seed|data.seed"},
                          {"batch_size=many", "train.batch_size", "auto"},
+                         {"epoch=1", "command line", "epochs"},
+                         {"batch=16", "command line", "batch_size"},
+                         {"learning_rate=0.1", "command line", "lr"},
+                         {"train.device=gpu", "train.device", "\"cuda\""},
+                         {"model=bert-base-uncased", "model.name", "\"bert_base\""},
                          {"model=no_such_model", "no_such_model"},
                          {"data=/no/such/folder", "does not exist"},
                          {"data=./nosuch", "does not exist"},
@@ -463,11 +468,18 @@ TEST_CASE("configuration: one text is a list of one") {
 }
 
 TEST_CASE("configuration: a model's name as timm writes it") {
-  for (const char* const name : {"vit_tiny_patch16_224", "vit_tiny_patch16_224.augreg_in21k_ft_in1k",
-                                 "timm/vit_tiny_patch16_224.augreg_in21k", "hf_hub:timm/vit_tiny_patch16_224.a"})
-    CHECK(parse_configuration(fmt::format("model: {{name: \"{}\"}}\n", name), "a.yaml", {}).model.name ==
-          "vit_tiny_patch16_224");
-  check_refusals("", {{"model: {name: no_such_model.augreg}", "model.name"}});
+  CHECK(parse_configuration("model: {name: vit_tiny_patch16_224}\n", "a.yaml", {}).model.name ==
+        "vit_tiny_patch16_224");
+  // A tag names weights, which model.from has.
+  const std::string tag = "vit_tiny_patch16_224.augreg_in21k";
+  check_refusals("", {{"model: {name: no_such_model.augreg}", "model.name"},
+                      {"model: {name: " + tag + "}", "model.name", "hf download timm/" + tag + " |model.from=" + tag},
+                      {"model: {name: timm/" + tag + "}", "model.name", "hf download timm/" + tag + " "},
+                      {"model: {name: 'hf_hub:timm/" + tag + "'}", "model.name", "hf download timm/" + tag + " "},
+                      {"model: {name: resnet50.pth}", "model.name", "does not exist|model.from"},
+                      {"model: {name: resnet50.safetensors, from: x}", "model.name", "does not exist|model.from"},
+                      {"model: {name: resnet20.nonsense, from: x}", "model.name", "expected resnet20"},
+                      {"model: {name: bert_tiny.a1_in1k}", "model.name", "expected bert_tiny"}});
 }
 
 TEST_CASE("configuration: ~ is the home folder") {

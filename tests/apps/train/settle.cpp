@@ -8,21 +8,25 @@
 namespace lacuna::test {
 
 TEST_CASE("settle: the largest batch within a budget, which the next one exceeds") {
-  const auto peak_of = [](const std::string& batch, const std::vector<std::string>& more) {
+  const auto with_batch = [](const std::string& batch, const std::vector<std::string>& more) {
     std::vector<std::string> overrides{"train.batch_size=" + batch, "data.train_size=4000"};
     overrides.insert(overrides.end(), more.begin(), more.end());
-    const apps::Experiment experiment = apps::settled(apps::parse_configuration(std::string(vit), "c.yaml", overrides));
-    return std::pair(experiment.train.batch_size, apps::highest_need(apps::measure(experiment, Device::meta)));
+    return apps::settled(apps::parse_configuration(std::string(vit), "c.yaml", overrides));
   };
-  const std::int64_t budget = peak_of("100", {}).second;
-  const auto [chosen, bytes] = peak_of("auto", {"memory={policy: auto, budget: " + std::to_string(budget) + "B}"});
-  CHECK(chosen == 100);
-  CHECK(bytes == budget);
-  const auto less = peak_of("auto", {"memory={policy: auto, budget: " + std::to_string(budget - 1) + "B}"});
-  CHECK(less.first == 98);  // a multiple of train.accumulate
-  CHECK(peak_of("auto", {}).first == 4000 / 8);
-  CHECK(peak_of("auto", {"data.mixup=0.2"}).first == 4000 / 8);
-  CHECK(peak_of("auto", {"data.train_size=40000"}).first == 1024);
+  const std::int64_t budget = apps::highest_need(apps::measure(with_batch("100", {}), Device::meta));
+  const std::string within = "memory={policy: auto, budget: " + std::to_string(budget) + "B}";
+  const auto planned = [&](std::int64_t batch) {  // without codes
+    const apps::Experiment experiment = with_batch(std::to_string(batch), {within});
+    return apps::bytes_without_codes(*apps::setup_to_plan(experiment), experiment);
+  };
+  const std::int64_t chosen = with_batch("auto", {within}).train.batch_size;
+  CHECK(chosen > 100);     // which fits without a plan
+  CHECK(chosen % 2 == 0);  // train.accumulate
+  CHECK(planned(chosen) <= budget);
+  CHECK(planned(chosen + 2) > budget);
+  CHECK(with_batch("auto", {}).train.batch_size == 4000 / 8);
+  CHECK(with_batch("auto", {"data.mixup=0.2"}).train.batch_size == 4000 / 8);
+  CHECK(with_batch("auto", {"data.train_size=40000"}).train.batch_size == 1024);
 }
 
 TEST_CASE("settle: a run records the batch that it has, and an evaluation needs none") {

@@ -141,7 +141,7 @@ std::vector<std::int32_t> LabelFile::labels(const FileTree& tree, const std::vec
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (written[i].empty()) reject("{}: expected a class for {}, got none", name_, tree.origin(files[i]));
     if (!index.find(written[i])) written[i] = without_boxes(written[i]);
-    different.emplace(written[i], static_cast<std::int64_t>(i));
+    different.try_emplace(written[i], static_cast<std::int64_t>(i));
   }
   const LabelClasses found({.names = classes, .first = 0}, different,
                            {.file = name_,

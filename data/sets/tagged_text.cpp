@@ -119,7 +119,7 @@ TaggedFile read_tagged(const fs::path& file, const TaggedOptions& own, const Kno
   TaggedFile result = is_json(file) ? read_json(file, own, all) : read_columns(file, own, all);
   if (all.names.empty()) reject("{}: expected words with labels, got none", file.native());
   WrittenLabels written;
-  for (std::size_t i = 0; i < all.names.size(); ++i) written.emplace(all.names[i], static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < all.names.size(); ++i) written.try_emplace(all.names[i], static_cast<std::int64_t>(i));
   const LabelClasses classes(
       known, written,
       {.file = file.native(),

@@ -153,7 +153,7 @@ ImageSplit with_labels(std::shared_ptr<const FileTree> tree, const Samples& samp
                        KnownClasses& known) {
   WrittenLabels written;
   for (std::size_t i = 0; i < samples.labels.size(); ++i)
-    written.emplace(samples.labels[i], static_cast<std::int64_t>(i));
+    written.try_emplace(samples.labels[i], static_cast<std::int64_t>(i));
   ImageSplit split{std::move(tree), samples.images, {}};
   if (written.empty()) return split;
   const LabelClasses classes(known, written, {.file = source, .where = [&](std::int64_t i) {

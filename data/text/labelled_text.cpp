@@ -225,8 +225,8 @@ LabelledTable read_labelled_table(const std::filesystem::path& path, const TextC
   WrittenLabels written;
   for (std::size_t i = 0; i < raw.cells.size(); ++i) {
     const Cell& cell = raw.cells[i];
-    if (!cell.is_list) written.emplace(cell.text, static_cast<std::int64_t>(i));
-    for (const std::string& item : cell.items) written.emplace(item, static_cast<std::int64_t>(i));
+    if (!cell.is_list) written.try_emplace(cell.text, static_cast<std::int64_t>(i));
+    for (const std::string& item : cell.items) written.try_emplace(item, static_cast<std::int64_t>(i));
   }
   const LabelClasses classes({.names = result.classes, .first = known.first}, written,
                              {.file = path.native(),

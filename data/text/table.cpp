@@ -270,6 +270,21 @@ void Table::scan(const std::function<bool(const TableRow&)>& keep, const std::fu
   }
 }
 
+std::vector<TableRow> Table::head(std::size_t most) {
+  std::vector<TableRow> rows;
+  file_.rewind();
+  next_object_ = 0;
+  std::string record;
+  Place place{};
+  std::int64_t line = 0;
+  bool is_header = options_.header && options_.format != TableFormat::json_lines;
+  while (rows.size() < most && next(record, place, line)) {
+    if (!is_header && !record.empty()) rows.push_back(parse(record, line));
+    is_header = false;
+  }
+  return rows;
+}
+
 std::vector<Cell> Table::row(std::int64_t index) const {
   const Place& place = places_[static_cast<std::size_t>(index)];
   std::string record = file_.part(place.begin, place.bytes);
@@ -294,13 +309,8 @@ std::optional<WordKeys> word_keys(const std::filesystem::path& path) {
                   usual_column(table.columns(), {"tags", "ner_tags", "ner", "pos_tags", "pos", "upos", "labels"})};
     if (keys.words.empty() || keys.tags.empty()) return {};
     table.select({keys.words, keys.tags});
-    bool are_lists = true, first = true;
-    table.scan([&](const TableRow& row) {
-      if (first) are_lists = row.cells[0].is_list && row.cells[1].is_list;
-      first = false;
-      return false;
-    });
-    if (are_lists) return keys;
+    const std::vector<TableRow> first = table.head(1);
+    if (!first.empty() && first[0].cells[0].is_list && first[0].cells[1].is_list) return keys;
   } catch (const Error&) {  // reported by the data set, which reads the file again
   }
   return {};
@@ -311,13 +321,10 @@ std::vector<std::vector<std::string>> first_rows(const std::filesystem::path& pa
   Table table(path, {.format = format, .header = false, .ragged = true});
   std::vector<std::vector<std::string>> rows;
   table.select(table.columns());
-  table.scan([&](const TableRow& row) {
-    if (rows.size() < most) {
-      std::vector<std::string>& cells = rows.emplace_back();
-      for (const Cell& cell : row.cells) cells.push_back(cell.text);
-    }
-    return false;
-  });
+  for (const TableRow& row : table.head(most)) {
+    std::vector<std::string>& cells = rows.emplace_back();
+    for (const Cell& cell : row.cells) cells.push_back(cell.text);
+  }
   return rows;
 }
 

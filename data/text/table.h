@@ -57,6 +57,9 @@ class Table {
   /// lines. Rejects malformed rows and rows that are not UTF-8, or hands each error to `unread` and goes on.
   void scan(const std::function<bool(const TableRow&)>& keep, const std::function<void(const Error&)>& unread = {});
 
+  /// Up to `most` rows from the first on.
+  std::vector<TableRow> head(std::size_t most);
+
   std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
   /// The selected cells of a row. Thread-safe.
   std::vector<Cell> row(std::int64_t index) const;

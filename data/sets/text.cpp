@@ -124,7 +124,8 @@ std::string describe_table(const LabelledTable& table) {
 }
 
 std::string describe(const LabelledTable& table, const SplitRows& split) {
-  const std::string text = describe_table(table), held = split.description();
+  const std::string text = describe_table(table) + (table.columns.table.header ? "" : "; the first row is a sample");
+  const std::string held = split.description();
   return held.empty() ? text : text + "; " + held;
 }
 

@@ -45,10 +45,10 @@ void guess_by_content(const fs::path& file, TextColumns& columns) {
   }
   if (count < 2 || count > 3)
     reject(
-        "{}: expected a first row with the names of columns, or two columns (text and label) or three (text, pair, "
-        "label), got {} without names: data.text and data.label (--column of predict) say which they are, by "
-        "number from 1",
-        file.native(), count);
+        "{}: expected a first row with usual names of columns (text, label), or two columns (text and label) or three "
+        "(text, pair, label), got {} columns, and `{}` in the first row: data.text and data.label (--column of "
+        "predict) say which they are, by name if that row is a header, or else by number from 1",
+        file.native(), count, fmt::join(rows.front(), "`, `"));
   std::size_t label = count - 1;
   std::pair fewest{true, rows.size() + 1};  // (not all numbers, distinct values)
   for (std::size_t column = 0; column < count; ++column) {

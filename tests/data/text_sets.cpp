@@ -42,6 +42,7 @@ TEST_CASE("text: a header stays one where columns are given by number, and one w
   for (const char* const rows : {"utterance\tmood\na\t1\ngood\t0\n", "utterance\tmood\na\tx\ngood\ty\nbad\tx\n"}) {
     files.write("train.tsv", rows);
     check_says(files.refusal("text", "train.tsv"), "data.label");
+    check_says(files.refusal("text", "train.tsv"), "by name");
     CHECK(files.open("text", "train.tsv", {{"text", std::string("utterance")}, {"label", std::string("mood")}})
               ->info()
               .classes.size() == 2);
@@ -50,6 +51,19 @@ TEST_CASE("text: a header stays one where columns are given by number, and one w
   check_says(files.refusal("text", "train.tsv", {{"label", std::string("feeling")}}), "feeling");
   files.write("train.tsv", "a\tx\ngood\ty\nbad\tx\n");
   CHECK(files.open("text", "train.tsv")->size() == 3);
+}
+
+TEST_CASE("text: a header of unusual names is shown, and read by name") {
+  const Files files;
+  files.write("train.csv", "ID;Kommentar;Bewertung;source\n1;good film;positive;a\n2;bad film;negative;a\n");
+  const std::string refused = files.refusal("text", "train.csv");
+  check_says(refused, "`Kommentar`");
+  check_says(refused, "by name");
+  CHECK(files.open("text", "train.csv", {{"text", std::string("Kommentar")}, {"label", std::string("Bewertung")}})
+            ->info()
+            .classes.size() == 2);
+  const OptionValues numbers{{"text", std::string("2")}, {"label", std::string("3")}};
+  check_says(files.open("text", "train.csv", numbers)->info().description, "first row is a sample");
 }
 
 TEST_CASE("text: CSV with quotes, line breaks within them, and names of classes") {

@@ -27,7 +27,8 @@ struct Loaded {
   LoadedWeights weights;
 };
 
-Loaded load(const fs::path& path, const std::vector<HyperParameter>& more = {}, bool new_head = false) {
+Loaded load(const fs::path& path, const std::vector<HyperParameter>& more = {}, bool new_head = false,
+            bool as_stored = false) {
   const std::optional<ModelFolder> folder = read_model_folder(path);
   REQUIRE(folder.has_value());
   std::vector<HyperParameter> values = folder->hyper_parameters;
@@ -35,9 +36,11 @@ Loaded load(const fs::path& path, const std::vector<HyperParameter>& more = {}, 
     std::erase_if(values, [&](const HyperParameter& value) { return value.key == one.key; });
     values.push_back(one);
   }
-  Loaded loaded{*folder, build_model(folder->model, values, {}), {}};
-  loaded.folder.hyper_parameters = values;
   FolderWeights weights = open_weights(path, folder);
+  ModelContext context;
+  if (as_stored) context.formats = formats_of(folder->model, values, weights);
+  Loaded loaded{*folder, build_model(folder->model, values, context), {}};
+  loaded.folder.hyper_parameters = values;
   weights.options.new_head = new_head;
   loaded.weights = load_weights(*loaded.model, weights.files, weights.options);
   loaded.model->set_training(false);
@@ -73,6 +76,19 @@ TEST_CASE("text folders: transformers' folders give its logits, by old names too
     CHECK(loaded.folder.labels == std::vector<std::string>{"bad", "fair", "good"});
     CHECK(difference(*loaded.model, fixtures / (name + ".safetensors")) < 1e-5);
   }
+}
+
+TEST_CASE("text folders: what bitsandbytes quantized gives the logits of the dequantized weights") {
+  for (const std::string name : {"hf-bert-nf4", "hf-bert-int8"})
+    for (const bool as_stored : {false, true}) {
+      CAPTURE(name);
+      CAPTURE(as_stored);
+      const Loaded loaded = load(fixtures / name, {}, false, as_stored);
+      CHECK(difference(*loaded.model, fixtures / (name + ".safetensors")) < 1e-5);
+      std::int64_t coded = 0;
+      for (const Parameter* const parameter : loaded.model->parameters()) coded += parameter->tensor().is_coded();
+      CHECK(coded == (as_stored ? 7 : 0));
+    }
 }
 
 TEST_CASE("text folders: other classes and other heads start anew, and the body is loaded") {

@@ -4,17 +4,18 @@
     text_folders.py make OUT          # folders OUT/NAME and what they give: OUT/NAME.safetensors
     text_folders.py read FOLDER CASE  # prints the largest difference of the folder's logits from those of CASE
 
-OUT is tests/models/text_folders for the fixtures, made with transformers 5.24. A case holds `input/ids`, `input/mask`, `input/types` and
-`logits` [N, classes].
+OUT is tests/models/text_folders for the fixtures, made with transformers 5.24 and bitsandbytes 0.50. A case holds
+`input/ids`, `input/mask`, `input/types` and `logits` [N, classes].
 """
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification, DistilBertConfig,
-                          DistilBertForSequenceClassification)
+from transformers import (AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification,
+                          BitsAndBytesConfig, DistilBertConfig, DistilBertForSequenceClassification)
 
 LABELS = {0: "bad", 1: "fair", 2: "good"}
 SMALL = dict(vocab_size=40, max_position_embeddings=12, id2label=LABELS, label2id={v: k for k, v in LABELS.items()})
@@ -62,9 +63,35 @@ def make(out):
     save_file(state, file, {"format": "pt"})
 
 
+def make_quantized(out):
+    """hf-bert-nf4 and hf-bert-int8 as bitsandbytes stores them; their logits are those of the dequantized weights."""
+    import bitsandbytes.functional
+    plain = randomize(BertForSequenceClassification(BertConfig(
+        hidden_size=64, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64, **SMALL)))
+    kinds = {"hf-bert-nf4": dict(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True),
+             "hf-bert-int8": dict(load_in_8bit=True)}
+    for name, kind in kinds.items():
+        with tempfile.TemporaryDirectory() as folder:
+            plain.save_pretrained(folder)
+            quantized = BertForSequenceClassification.from_pretrained(
+                folder, quantization_config=BitsAndBytesConfig(**kind), device_map="cpu", dtype=torch.float32)
+        quantized.save_pretrained(out / name)
+        state = plain.state_dict()
+        for path, weight in quantized.named_parameters():
+            if hasattr(weight, "quant_state"):
+                state[path] = bitsandbytes.functional.dequantize_4bit(weight.data, weight.quant_state)
+            elif hasattr(weight, "SCB"):
+                state[path] = weight.CB.float() * weight.SCB[:, None] / 127
+        dequantized = BertForSequenceClassification(plain.config)
+        dequantized.load_state_dict(state)
+        case = inputs()
+        save_file({**case, "logits": logits_of(dequantized, case)}, out / f"{name}.safetensors")
+
+
 def main():
     if sys.argv[1] == "make":
         make(Path(sys.argv[2]))
+        make_quantized(Path(sys.argv[2]))
         return
     model = AutoModelForSequenceClassification.from_pretrained(sys.argv[2])
     case = load_file(sys.argv[3])

@@ -1,8 +1,9 @@
-# Copies lacuna.h and every header that it reaches from `source` to `staging`/lacuna, at install. Includes of the form
-# "core/tensor.h" become "lacuna/core/tensor.h" there. Headers that no program outside needs stay out by themselves.
+# Copies lacuna.h, the headers for ops of a program's own, and every header that these reach from `source` to
+# `staging`/lacuna, at install. Includes of the form "core/tensor.h" become "lacuna/core/tensor.h" there. Headers that no
+# program outside needs stay out by themselves.
 file(REMOVE_RECURSE ${staging})
 cmake_minimum_required(VERSION 3.25)
-set(queue lacuna.h)
+set(queue lacuna.h ops/formulas.h ops/row_blocks.h)
 set(staged)
 while(queue)
   list(POP_FRONT queue header)

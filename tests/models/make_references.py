@@ -210,6 +210,8 @@ def write(path, model, opt, trained, batch):
 
 
 out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "references")
+if unknown := [name for name in sys.argv[2:] if name not in CASES and not name.startswith("f64:")]:
+    sys.exit(f"no case is named {', '.join(unknown)}: there are {', '.join(CASES)}, and f64:ARCHITECTURE@SIDE")
 os.makedirs(out, exist_ok=True)
 for name in sys.argv[2:]:
     if name.startswith("f64:"):

@@ -1,5 +1,7 @@
 // An op, a model that uses it and data sets, for `lacuna --load`.
 #include <lacuna/lacuna.h>
+#include <lacuna/ops/formulas.h>
+#include <lacuna/ops/row_blocks.h>
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// The op that docs/adding-an-op.md writes, as it stands there.
+// The op that docs/adding-an-op.md writes, as it stands there; it is not registered, since it has no kernel on cuda.
 #include "core/kernel.h"
 #include "core/op.h"
 #include "core/parallel.h"
@@ -26,7 +26,6 @@ constinit Kernel<void(const Tensor& x, const Tensor& y)> softplus_forward{"softp
 /// dx = dy · σ(x). All [..., C]; dx may be dy.
 constinit Kernel<void(const Operand& x, const Tensor& dy, const Tensor& dx)> softplus_backward{"softplus backward"};
 
-const RegisterOp<Softplus> softplus;
 const RegisterKernel cpu_forward{softplus_forward, DeviceKind::cpu, [](const Tensor& x, const Tensor& y) {
                                    with_float_type(y.dtype(), [&]<class T>(Type<T>) {
                                      const auto f = [](auto v) {

@@ -122,9 +122,9 @@ TEST_CASE("weights: a classifier for other classes is named as such, or starts a
   const auto path = folder / "model.safetensors";
   const std::unique_ptr<Model> model = tiny_resnet(1, 5), other = tiny_resnet(2, 7);
   save_weights(*other, path);
-  CHECK(refusal(*model, path) == path.string() +
-                                     ": the classifier was trained for 7 classes (fc.weight [7, 4]), but the model has "
-                                     "5: set `num_classes: 7`, or let the classifier start anew");
+  for (const std::string_view part : {std::string_view(path.native()), std::string_view("7 classes (fc.weight [7, 4])"),
+                                      std::string_view("num_classes")})
+    test::check_says(refusal(*model, path), part);
   const std::vector<double> head = model->parameters().back()->tensor().to_vector();
   CHECK(refusal(*model, path, {.new_head = true}) == "");
   CHECK(model->parameters().back()->tensor().to_vector() == head);

@@ -20,6 +20,7 @@
 #include "core/parallel.h"
 #include "core/system_memory.h"
 #include "data/encoded_images.h"
+#include "data/text/labelled_text.h"
 #include "ops/products/tf32.h"
 
 #include <fmt/ranges.h>
@@ -162,10 +163,11 @@ class Eval {
     // A rank whose part of a batch was damaged as a whole tells nothing of it: which samples follow is not known then.
     if (ranks.size() > 1 && !evaluation.left_out.empty()) evaluated.clear();
     const auto origin = [&](std::int64_t sample) {
-      const auto* const images = dynamic_cast<const EncodedImages*>(dataset.get());
-      return images != nullptr && figures->samples() == std::ssize(evaluated)
-                 ? images->origin(evaluated[static_cast<std::size_t>(sample)])
-                 : fmt::format("sample {}", sample);
+      if (figures->samples() != std::ssize(evaluated)) return fmt::format("sample {}", sample);
+      const std::int64_t index = evaluated[static_cast<std::size_t>(sample)];
+      if (const auto* const images = dynamic_cast<const EncodedImages*>(dataset.get())) return images->origin(index);
+      if (const auto* const texts = dynamic_cast<const LabelledText*>(dataset.get())) return texts->origin(index);
+      return fmt::format("sample {}", sample);
     };
     if (!evaluation.left_out.empty()) {
       json["left_out"] = to_json(evaluation.left_out);

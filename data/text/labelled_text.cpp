@@ -287,6 +287,14 @@ EncodedText LabelledText::encode(std::int64_t index) const {
   return encoded(tokenizer().encode(cells[1].text, cells[2].text, max_length_));
 }
 
+std::string LabelledText::origin(std::int64_t index) const {
+  const std::vector<Cell> cells = table_->table->row(static_cast<std::int64_t>(row_of(index)));
+  std::string line;
+  for (std::size_t i = 1; i < (table_->columns.pair.empty() ? 2U : 3U); ++i)
+    line += fmt::format("{}\"{}\"", i == 1 ? "" : " ", beginning_of(cells[i].text, 60));
+  return line;
+}
+
 std::int64_t LabelledText::label(std::int64_t index) const {
   if (table_->kind != LabelKind::one_class) return TextDataset::label(index);
   return table_->labels[row_of(index)];

@@ -60,6 +60,8 @@ class LabelledText final : public TextDataset {
   LabelledText(DatasetInfo info, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const LabelledTable> table,
                std::int64_t max_length, std::vector<std::int32_t> rows = {});
   std::int64_t label(std::int64_t index) const override;
+  /// The beginning of the sample's text, or texts, in quotation marks: a line for messages and lists.
+  std::string origin(std::int64_t index) const;
 
  private:
   EncodedText encode(std::int64_t index) const override;

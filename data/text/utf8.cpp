@@ -103,4 +103,17 @@ std::string composed(std::string_view text) {
                    : std::string(reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(bytes));
 }
 
+std::string beginning_of(std::string_view text, int most) {
+  std::string begin;
+  for (int count = 0; !text.empty(); ++count) {
+    if (count == most) return begin + "…";
+    const Character one = first_character(text);
+    const std::size_t bytes = std::max<std::size_t>(one.bytes, 1);
+    const bool shown = one.bytes > 0 && !is_control(one.code) && !is_whitespace(one.code);
+    begin += shown ? text.substr(0, bytes) : " ";
+    text.remove_prefix(bytes);
+  }
+  return begin;
+}
+
 }  // namespace lacuna

@@ -18,6 +18,9 @@ Character first_character(std::string_view text);
 /// Position of the first byte that is not valid UTF-8; npos if there is none.
 std::size_t find_broken_utf8(std::string_view text);
 
+/// The first `most` characters in one line, then an ellipsis where there are more.
+std::string beginning_of(std::string_view text, int most);
+
 /// Unicode's White_Space.
 bool is_whitespace(std::int32_t code);
 /// Categories Cc, Cf and Co except tab and line breaks, which BERT drops.

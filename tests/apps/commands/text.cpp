@@ -120,6 +120,11 @@ TEST_CASE("text: a folder's order of classes holds for data with the same classe
   REQUIRE(evaluated.code == 0);
   CHECK(evaluated.json().at("val_accuracy") == 1.0);
   CHECK(evaluated.json().at("notes").empty());
+  // The worst samples are shown by their texts.
+  write_file(folder / "wrong.csv", "text,label\ngood film,pos\nbad a film,neg\ngood a film,neg\n");
+  const nlohmann::json figures =
+      run(folder, {"eval", "out", "data={name: text, path: wrong.csv, max_length: 16}", "--json", "-"}).json();
+  CHECK(figures.at("classes").at("worst").at(0).at("sample") == "\"good a film\"");
   // Another order that is given is refused.
   CHECK(run_command(folder, {"eval", "out", "data={name: text, path: train.csv, max_length: 16, labels: \"neg, pos\"}"})
             .code == 2);

@@ -186,8 +186,8 @@ std::int64_t Trainer::resume(const std::filesystem::path& folder) {
   if (!differences.empty())
     reject(
         "{}: a run cannot be resumed with other values of these, which the order of the samples and the random numbers "
-        "follow from:{}\nA new run with model.from={} trains on from its weights",
-        folder.string(), differences, folder.string());
+        "follow from:{}\nA new run with {}={} trains on from its weights",
+        folder.string(), differences, state_.model.adaptation() ? "adapter.from" : "model.from", folder.string());
   if (progress.totals.samples > 0 && progress.epochs_evaluated >= options_.epochs)
     reject(
         "{}: the run is within epoch {}, and train.epochs is {}; give {} or more, and train.steps={} besides to end it "

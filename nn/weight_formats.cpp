@@ -21,6 +21,8 @@ WeightRule parse(std::string_view rule, std::string_view key) {
   const WeightRule parsed = equals == std::string_view::npos
                                 ? WeightRule{{}, rule}
                                 : WeightRule{rule.substr(0, equals), rule.substr(equals + 1)};
+  if (parsed.pattern.starts_with('@'))
+    reject("{}: expected a pattern on parameter names, as `blocks.11.*`, got the set `{}`", key, parsed.pattern);
   if (std::ranges::find(weight_types(), parsed.type) == weight_types().end())
     reject("{}: expected one of {}, or PATTERN=TYPE, got `{}`", key, fmt::join(weight_types(), ", "), rule);
   return parsed;

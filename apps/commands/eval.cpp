@@ -306,7 +306,7 @@ class Eval {
       Experiment with_weights = experiment;
       take_weights_of(checkpoint, with_weights);
       made = make_model(with_weights, device, false);
-      require_same_base(checkpoint, *made.model);
+      require_same_base(checkpoint, *made.model, experiment.freeze.weights);
       if (with_weights.adapter.used()) made.file = checkpoint;
     });
     return made;

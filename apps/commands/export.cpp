@@ -8,6 +8,7 @@
 #include "models/folders/timm.h"
 #include "models/folders/transformers.h"
 #include "models/io/adapter_folder.h"
+#include "nn/weight_formats.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -89,6 +90,13 @@ class Export {
     const TensorNames* names = nullptr;
     if (format == "transformers") names = transformers_files(*opened.model, opened.folder).names;
     if (names != nullptr && names->body.empty()) names = nullptr;  // they are ours
+    const std::vector<Parameter*> all = opened.model->parameters();
+    const auto coded = std::ranges::find_if(all, [](const Parameter* one) { return one->tensor().is_coded(); });
+    if (coded != all.end())
+      print_error(fmt::format(
+          "lacuna: note: the adapter was trained on weights in {}, which a folder of PEFT does not say: what loads it "
+          "takes the base as it is stored\n",
+          type_name((*coded)->tensor())));
     // A value below the adapter is written only if it came with the adapter.
     for (Parameter* const parameter : opened.model->parameters()) parameter->set_trainable(false);
     const auto values = describe_model(opened.folder.model, opened.folder.hyper_parameters).hyper_parameters;

@@ -61,7 +61,8 @@ void settle_weights(Experiment& experiment) {
       reject("freeze.weights: auto: with nf4 training needs {}, and there are {}", format_bytes(bytes),
              format_bytes(limit));
   }
-  print_error(fmt::format("lacuna: note: freeze.weights: auto is {}\n", text));
+  print_error(fmt::format("lacuna: note: freeze.weights: auto is {}{}\n", text,
+                          experiment.memory.policy == "auto" ? ", before memory.policy saves anything" : ""));
 }
 
 void settle_batch_size(Experiment& experiment) {

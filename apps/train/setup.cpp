@@ -112,6 +112,19 @@ void take_settings(const Configuration::Adapter& adapter, const Model& model, Ad
         stored.size(), *stored.begin());
 }
 
+std::map<std::string, std::string> identity_of(const std::filesystem::path& checkpoint) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(checkpoint / manifest_file, ignored)) return {};
+  return read_progress(checkpoint).identity;
+}
+
+/// The rules of freeze.weights that a checkpoint was trained with, joined by blanks.
+std::string types_of(const std::map<std::string, std::string>& identity) {
+  const auto found = identity.find(weight_types_key);
+  return found == identity.end() ? std::string() : found->second;
+}
+std::string_view or_f32(const std::string& types) { return types.empty() ? "f32" : std::string_view(types); }
+
 /// Adapters as the configuration says, on top of loaded weights.
 LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head, std::vector<std::string>& notes) {
   const Configuration::Adapter& adapter = experiment.adapter;
@@ -128,6 +141,11 @@ LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head, s
   const std::filesystem::path path = folder_of(adapter.from, "adapter.from");
   const AdapterFolder folder(is_adapter_folder(path / average_folder) ? path / average_folder : path,
                              tensor_names_of(experiment.architecture.family));
+  const std::map<std::string, std::string> trained = identity_of(path);
+  const std::string then = types_of(trained), now = fmt::format("{}", fmt::join(experiment.freeze.weights, " "));
+  if (!trained.empty() && or_f32(then) != or_f32(now))
+    notes.push_back(
+        fmt::format("the adapter was trained on weights in {}, here freeze.weights is {}", or_f32(then), or_f32(now)));
   AdapterOptions options = folder.options(model, adapter.name == "none" ? "" : adapter.name);
   options.base = base;
   take_settings(adapter, model, options);
@@ -231,12 +249,6 @@ MadeModel make_model(const Experiment& experiment, Device device, bool new_head)
 
 namespace {
 
-std::map<std::string, std::string> identity_of(const std::filesystem::path& checkpoint) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(checkpoint / manifest_file, ignored)) return {};
-  return read_progress(checkpoint).identity;
-}
-
 /// The folder of an adapter's base, which must exist: `moved`, or the one that the adapter names.
 std::filesystem::path base_of(const AdapterFolder& adapter, const std::filesystem::path& moved) {
   const std::filesystem::path base = moved.empty() ? std::filesystem::path(adapter.base()) : moved;
@@ -274,12 +286,17 @@ ModelFolder describe_adapter(const std::filesystem::path& folder, const std::fil
   return std::move(*described);
 }
 
-void require_same_base(const std::filesystem::path& checkpoint, const Model& model) {
+void require_same_base(const std::filesystem::path& checkpoint, const Model& model,
+                       const std::vector<std::string>& types) {
   const std::map<std::string, std::string> trained = identity_of(checkpoint);
-  if (const auto hash = trained.find("weights of model.from");
-      hash != trained.end() && model.adaptation() && model.adaptation()->base_hash != hash->second)
-    reject("{}: the weights in {} are not those that the adapter was trained on", checkpoint.string(),
-           model.adaptation()->base);
+  const auto hash = trained.find("weights of model.from");
+  if (hash == trained.end() || !model.adaptation() || model.adaptation()->base_hash == hash->second) return;
+  const std::string then = types_of(trained), now = fmt::format("{}", fmt::join(types, " "));
+  if (or_f32(then) != or_f32(now))
+    reject("{}: the adapter was trained on weights in {}, and freeze.weights is {}: leave freeze.weights out",
+           checkpoint.string(), or_f32(then), or_f32(now));
+  reject("{}: the weights in {} are not those that the adapter was trained on", checkpoint.string(),
+         model.adaptation()->base);
 }
 
 std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, const ModelFolder& described,
@@ -294,19 +311,18 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
   const fs::path base = of_run && adapter.base().empty() ? fs::path() : base_of(adapter, moved);
   std::optional<OpenedWeights> opened;
   if (!base.empty()) opened = open_weights(base);
-  const auto types = trained.find(weight_types_key);
+  std::istringstream words(types_of(trained));
+  const std::vector<std::string> types(std::istream_iterator<std::string>(words), {});
   std::shared_ptr<const WeightFormats> formats;
-  if (types != trained.end() || (opened && opened->weights.files.holds_coded())) {
+  if (!types.empty() || (opened && opened->weights.files.holds_coded())) {
     const std::unique_ptr<Model> shape =
         build_model(described.model, described.hyper_parameters, {.device = Device::meta});
     add_adapters(*shape, adapter.options(*shape));
     const LoadedAdapter own = adapter.check(*shape);
     freeze_all(*shape);
     keep_replaced(*shape, own);
-    std::istringstream rules(types == trained.end() ? "" : types->second);
-    const std::vector<std::string> given(std::istream_iterator<std::string>(rules), {});
     formats = shared(weight_formats(
-        *shape, {given},
+        *shape, {types},
         opened ? stored_formats(*shape, opened->weights.files, opened->weights.options) : WeightFormats()));
   }
   const auto made = [&](bool other_classes) {
@@ -332,7 +348,7 @@ std::unique_ptr<Model> make_adapted_model(const std::filesystem::path& folder, c
   if (const auto hash = trained.find("weights of model.from");
       hash != trained.end() && model->adaptation()->base_hash != hash->second)
     model = made(true);
-  require_same_base(folder, *model);
+  require_same_base(folder, *model, types);
   adapter.load(*model);
   return model;
 }

@@ -45,8 +45,10 @@ std::vector<FreezeMatch> freeze(const Experiment& experiment, Model& model);
 /// now.
 ModelFolder describe_adapter(const std::filesystem::path& folder, const std::filesystem::path& base = {});
 
-/// Refuses a base that is another one than the checkpoint's adapter was trained on.
-void require_same_base(const std::filesystem::path& checkpoint, const Model& model);
+/// Refuses a base that is another one than the checkpoint's adapter was trained on, or stored in other `types` (rules
+/// of freeze.weights).
+void require_same_base(const std::filesystem::path& checkpoint, const Model& model,
+                       const std::vector<std::string>& types);
 
 /// The key of a checkpoint's identity for the rules of freeze.weights, joined by blanks. Absent if all weights are f32.
 inline const std::string weight_types_key = "freeze.weights";

@@ -62,6 +62,7 @@ TEST_CASE("types and patterns without effect are refused") {
   refuses({"small.*=nf4"});
   refuses({"nf4", "conv*=int8"});  // the first rule takes all
   CHECK_THROWS_AS(check_weight_rules({rules({"blocks.*=f16"})}), Error);
+  CHECK_THROWS_WITH_AS(check_weight_rules({rules({"@last1=nf4"})}), doctest::Contains("set"), Error);
   CHECK_NOTHROW(check_weight_rules({rules({"auto"})}));
 }
 

@@ -171,7 +171,12 @@ TEST_CASE("train: a base in few bits goes on to the same bits, is evaluated and 
     CHECK(merged.json().at("val_loss").get<double>() == doctest::Approx(loss).epsilon(1e-4));
     // On another type the adapter would mean something else.
     CHECK(read_json(folder / "whole/last/checkpoint.json").at("progress").at("identity").contains("freeze.weights"));
-    check_refused(folder, {"train", "--resume", "parts", "train.epochs=4", "freeze.weights=int4"}, {"freeze.weights"});
+    check_refused(folder, {"train", "--resume", "parts", "train.epochs=4", "freeze.weights=int4"},
+                  {"freeze.weights", "adapter.from"});
+    check_refused(folder, {"eval", "whole/last", "freeze.weights=int4"}, {"int4"});
+    const CommandResult other = test::run(
+        folder, train({"train.steps=1", "output.dir=other", "model.from=base.safetensors", "adapter.from=whole/last"}));
+    check_says(other.out + other.error, "the adapter was trained on weights in");
   }
 }
 

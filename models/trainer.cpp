@@ -183,6 +183,8 @@ std::int64_t Trainer::resume(const std::filesystem::path& folder) {
       differences +=
           fmt::format("\n  {}: {}, now {}", key == "data.train_size" ? "samples to train on (data.train_size)" : key,
                       had == progress.identity.end() ? "none" : had->second, value);
+  for (const auto& [key, value] : progress.identity)
+    if (!options_.identity.contains(key)) differences += fmt::format("\n  {}: {}, now none", key, value);
   if (!differences.empty())
     reject(
         "{}: a run cannot be resumed with other values of these, which the order of the samples and the random numbers "

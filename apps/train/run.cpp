@@ -106,6 +106,7 @@ TrainerOptions options_of(const Experiment& c, const Dataset& training_samples, 
     options.identity["weights of model.from"] = adaptation->base_hash;
   if (!c.freeze.weights.empty())
     options.identity[weight_types_key] = fmt::format("{}", fmt::join(c.freeze.weights, " "));
+  if (c.train.weights != "f32") options.identity["train.weights"] = c.train.weights;
   if (trains_on_features(c)) options.identity["task.rates"] = task_rates(c);
   return options;
 }

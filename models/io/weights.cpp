@@ -257,8 +257,8 @@ std::vector<NamedTensor> converted(std::vector<NamedTensor> state, DType type) {
   for (auto& [name, tensor] : state) {
     if (!holds_numbers(tensor.dtype())) continue;
     tensor = tensor.to(Device::cpu).to(type);
-    if (type == DType::f16 && !is_finite(tensor.to(DType::f32)))
-      reject("{} has values that f16 cannot hold: write bf16 or f32", name);
+    if (type != DType::f32 && !is_finite(tensor.to(DType::f32)))
+      reject("{} has values that {} cannot hold: write f32", name, name_of(type));
   }
   return state;
 }

@@ -45,7 +45,7 @@ LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOpti
 std::vector<NamedTensor> state_of(const Module& model);
 
 /// The tensors of numbers as `type`, decoded where they are in few bits; counters as they are. Refuses values that are
-/// beyond the range of f16.
+/// beyond the range of the type.
 std::vector<NamedTensor> converted(std::vector<NamedTensor> state, DType type);
 /// Writes the state as a file that timm loads; in f32 as it is, weights in few bits included.
 void save_weights(const Module& model, const std::filesystem::path& path, DType type = DType::f32);

@@ -104,6 +104,8 @@ TEST_CASE("train: biases, heads on features and a student learn beside weights i
   test::run(folder, {"train", "--resume", "parts", "train.steps=0"});
   check_same_checkpoint(folder, "whole", "parts");
   CHECK(stored_types(folder / "whole/last/model.safetensors").contains("nf4"));
+  check_refused(folder, {"train", "--resume", "whole", "train.epochs=4", "freeze.weights=[]"}, {"freeze.weights"});
+  check_refused(folder, {"train", "--resume", "base", "train.epochs=4", "train.weights=bf16"}, {"train.weights"});
   CHECK(loss_of(folder, {"whole/last"}) ==
         doctest::Approx(read_json(folder / "whole/summary.json").at("val_loss").get<double>()));
 

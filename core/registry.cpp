@@ -33,7 +33,7 @@ std::size_t distance_to(std::string_view name, std::string_view known) {
   return std::min(whole, edit_distance(name, known.substr(0, name.size())) + 1);
 }
 
-/// What other libraries call things, and their name here.
+/// Names in other libraries, and the names here.
 constexpr std::pair<std::string_view, std::string_view> other_names[] = {
     {"gpu", "cuda"},
     {"batch", "batch_size"},

@@ -17,7 +17,7 @@ std::string_view without_blanks(std::string_view text);
 std::string plain_label(std::string_view written);
 /// The whole number that a label is, as 3 or 3.0; nothing for names, and for numbers as 007.
 std::optional<std::int64_t> whole_number(std::string_view label);
-/// What labels that a reader takes for the same have in common, whatever their case and Unicode form.
+/// The label in lower case and one Unicode form: labels that look the same to a reader become equal.
 std::string folded_label(std::string_view label);
 /// Up to twelve names, for messages.
 std::string some_names(const std::vector<std::string>& names);

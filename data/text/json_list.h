@@ -15,8 +15,8 @@ struct JsonObject {
   std::int64_t begin, bytes, line;
 };
 
-/// The object behind position `at` (0: the first one), which moves behind it; nothing at the end, where `at` is -1.
-/// `line` is the line of `at`. Rejects what is no object between commas.
+/// Reads the next object of the list from byte `at` on and moves `at` behind it; at the end it returns nothing and sets
+/// `at` to -1. `line` counts lines along. Rejects elements that are not objects, and commas that are missing.
 std::optional<JsonObject> next_in_list(const TextFile& file, std::int64_t& at, std::int64_t& line);
 
 }  // namespace lacuna

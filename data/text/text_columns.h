@@ -13,7 +13,7 @@ std::optional<TableFormat> table_format(const std::filesystem::path& file);
 /// The same; a file `.txt` is read as TSV, and other files are refused.
 TableFormat format_of_table(const std::filesystem::path& file);
 
-/// What a row has.
+/// Contents of a row: a text or a pair with a label, texts alone, pairs alone.
 enum class RowsOf : std::uint8_t { labelled, texts, pairs };
 
 /// Completes the columns that are given, by name or by number from 1. The first row is a header if it contains their

@@ -64,7 +64,7 @@ void read_transformer(const fs::path& folder, ModelFolder& description) {
     }
 }
 
-/// config_sentence_transformers.json: what is put before texts, and how vectors are compared.
+/// Reads config_sentence_transformers.json, the prompts and the similarity.
 void read_comparison(const fs::path& folder, ModelFolder& description) {
   const fs::path file = folder / comparison_file;
   const std::optional<ordered_json> json = read_json_object(file);

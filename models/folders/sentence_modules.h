@@ -7,8 +7,8 @@
 
 namespace lacuna {
 
-/// Reads modules.json and the files that it names, for models that pool, and how long a text may be. What is not
-/// computed here is refused for the head `embedding`.
+/// Reads modules.json, the files that it names, and the maximal length of a text. Modules that Lacuna does not compute
+/// are refused for the head `embedding`.
 void read_sentence_modules(const std::filesystem::path& folder, ModelFolder& description);
 
 /// The same files of a model with the head `embedding` of `width` numbers.

@@ -5,8 +5,8 @@
 // 1960) gives the uniform quantizer of least squared error; at 2 bits its levels span half of the range, so that a few
 // values saturate. The stored step is scaled such that the inner product of the dequantized group with the group equals
 // the group's squared norm. The error is then orthogonal to the group and has zero mean over the random signs
-// (Vargaftik et al., "DRIVE", NeurIPS 2021; "EDEN", ICML 2022), but for groups that a few values dominate, whose
-// transform has few distinct values (docs/quantization.md).
+// (Vargaftik et al., "DRIVE", NeurIPS 2021; "EDEN", ICML 2022). Groups that a few values dominate are an exception:
+// their transform has few distinct values (docs/quantization.md).
 //
 // Tensors [samples, ..., C] with enough positions per sample are centred by channel first: tokens of an image are
 // alike, as are positions of a feature map, so the mean over a sample's positions is often half of a value, after

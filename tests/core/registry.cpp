@@ -15,7 +15,7 @@ TEST_CASE("the nearest name differs in few letters, or has a similar prefix") {
   CHECK(nearest_name("deit_small_16", models) == "deit_small_patch16_224");
   CHECK(nearest_name("alexnet", models).empty());
   CHECK(nearest_name("adamW", {"adam", "adamw"}) == "adamw");
-  // What other libraries call it.
+  // Names of other libraries.
   CHECK(nearest_name("gpu", {"auto", "cpu", "cuda", "meta"}) == "cuda");
   CHECK(nearest_name("learning_rate", {"epochs", "lr", "layer_decay"}) == "lr");
   CHECK(nearest_name("batch", {"bits", "batch_size"}) == "batch_size");

@@ -120,7 +120,7 @@ TEST_CASE("imagefolder: a part of each class is held out by the names where ther
   const std::set<std::string> kept = names_of(pictures.find("few", {.hold_out = {.before = few}}));
   for (const std::string& name : few->names) CHECK(kept.contains(name));
 
-  // What was held out stays so where its class has no other, and under another class.
+  // A held-out file stays held out as the last of its class, and under another class.
   auto record = std::make_shared<HeldOut>();
   record->names = {"cat/1.jpg", "dog/7.jpg"};
   for (const char* const name : {"again/cat/1.jpg", "again/dog/2.jpg", "again/dog/3.jpg", "again/cow/7.jpg"})

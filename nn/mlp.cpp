@@ -3,7 +3,7 @@
 #include "nn/functional.h"
 #include "nn/region.h"
 #include "ops/curves/activation.h"
-#include "ops/curves/swiglu.h"
+#include "ops/curves/gated_activation.h"
 
 namespace lacuna::nn {
 
@@ -32,7 +32,7 @@ Mlp::Mlp(Module& parent, std::string_view name, std::int64_t width, std::int64_t
 
 Variable Mlp::hidden(Variable x) const {
   x = fc1_.forward(std::move(x));
-  return gated_ ? apply(SwiGlu{}, std::move(x)) : activate(activation_, std::move(x));
+  return gated_ ? apply(GatedActivation{}, std::move(x), Variable()) : activate(activation_, std::move(x));
 }
 
 Variable Mlp::forward(Variable x, Variable scale) const {

@@ -4,6 +4,7 @@
 #include "nn/init.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/layer_norm.h"
+#include "ops/norms/rms_norm.h"
 #include "ops/norms/running_statistics.h"
 
 namespace lacuna::nn {
@@ -19,6 +20,19 @@ LayerNorm::LayerNorm(Module& parent, std::string_view name, std::int64_t channel
 Variable LayerNorm::forward(Variable x) const {
   const Scope scope(*this);
   return apply(lacuna::LayerNorm{.eps = eps_}, std::move(x), weight_.variable(), bias_.variable());
+}
+
+RmsNorm::RmsNorm(Module& parent, std::string_view name, std::int64_t channels, double eps, double offset)
+    : Module(parent, name),
+      eps_(eps),
+      offset_(offset),
+      weight_(*this, "weight", {channels}, init::constant(1 - offset)) {
+  set_role(Role::norm);
+}
+
+Variable RmsNorm::forward(Variable x) const {
+  const Scope scope(*this);
+  return apply(lacuna::RmsNorm{.eps = eps_, .offset = offset_}, std::move(x), weight_.variable());
 }
 
 BatchNorm2d::BatchNorm2d(Module& parent, std::string_view name, std::int64_t channels, const BatchNormOptions& options)

@@ -18,6 +18,18 @@ class LayerNorm : public Module {
   Parameter weight_, bias_;
 };
 
+/// Root mean square norm over the last axis of tokens [..., C], or of heads [..., heads, C], with weight [C]: y = x̂ ·
+/// (offset + weight). The weight starts at 1 - offset.
+class RmsNorm : public Module {
+ public:
+  RmsNorm(Module& parent, std::string_view name, std::int64_t channels, double eps = 1e-6, double offset = 0);
+  Variable forward(Variable x) const;
+
+ private:
+  double eps_, offset_;
+  Parameter weight_;
+};
+
 struct BatchNormOptions {
   double eps = 1e-5;
   double momentum = 0.1;

@@ -2,6 +2,7 @@
 
 #include "ops/kernels/rowwise.h"
 #include "ops/norms/layer_norm_kernels.h"
+#include "ops/norms/parameter_sums.h"
 #include "ops/row_blocks.h"
 
 #include <cmath>
@@ -16,12 +17,6 @@ template <class T, class C>
 [[gnu::noinline]] void normalise(std::int64_t n, const C* x, C mean, C rstd, const C* weight, const C* bias, T* y) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>((x[i] - mean) * rstd * weight[i] + bias[i]);
-}
-
-/// Consecutive rows that one thread adds to its sums, for the gradients of weight and bias.
-std::int64_t rows_together(std::int64_t width, int parts) {
-  constexpr std::int64_t most = 8, elements = 1 << 18;  // of all parts together
-  return std::clamp<std::int64_t>(elements / std::max<std::int64_t>(width * parts, 1), 1, most);
 }
 
 /// Adds one row to the sums [2, n] of dy·x̂ and dy. x̂ = (x - mean)·rstd; x, dy: [n].
@@ -93,67 +88,14 @@ void normalize_on_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias,
   });
 }
 
-/// Sums [2, n] over the rows of each part: of short runs in the compute type, and of all runs in double.
-template <class C>
-class RowSums {
- public:
-  RowSums(int parts, std::int64_t n, Device device)
-      : n_(n),
-        runs_(Tensor::zeros({parts, 2, n}, dtype_of<C>(), device, Purpose::workspace)),
-        totals_(Tensor::zeros({parts, 2, n}, DType::f64, device, Purpose::workspace)),
-        counts_(static_cast<std::size_t>(parts)) {}
-
-  /// For a part's next row, the sums [2, n] to add it to.
-  C* of_next_row(int part) {
-    constexpr std::int64_t run_length = 64;
-    C* const run = runs_.data<C>() + part * 2 * n_;
-    Count& rows = counts_[static_cast<std::size_t>(part)];
-    if (rows.value++ % run_length == 0) end_run(run, totals_.data<double>() + part * 2 * n_);
-    return run;
-  }
-  /// `second`: which of the two sums.
-  void add_up(bool second, const Tensor& to) {
-    if (!to.defined()) return;
-    const std::int64_t first = second ? n_ : 0;
-    for (std::int64_t i = 0; i < n_; ++i) {
-      double total = 0;
-      for (std::int64_t at = first + i; at < runs_.count(); at += 2 * n_)
-        total += totals_.data<double>()[at] + static_cast<double>(runs_.data<C>()[at]);
-      to.data<C>()[i] = static_cast<C>(total);
-    }
-  }
-
- private:
-  struct alignas(64) Count {
-    std::int64_t value = 0;
-  };
-  void end_run(C* run, double* total) const {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < 2 * n_; ++i) total[i] += static_cast<double>(run[i]);
-    std::fill_n(run, 2 * n_, C{});
-  }
-
-  std::int64_t n_;
-  Tensor runs_, totals_;
-  std::vector<Count> counts_;
-};
-
-/// Depends on the shape and the number of threads alone, so that sums have the same bits whatever is computed beside.
-RowPartition partition_of(const Tensor& dy) {
-  const std::int64_t rows = dy.rows(), n = dy.shape().back();
-  const int parts = rows < serial_rows(n) ? 1 : threads();
-  const std::int64_t together = rows_together(n, parts);
-  return {.count = rows, .block = together * parts, .unit = together, .parts = parts};
-}
-
 /// Each thread sums the gradients of weight and bias over its own rows.
 template <class T>
 void backward_on_cpu(const Operand& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
                      const LayerNormGradients& to) {
   using C = Compute<T>;
   const std::int64_t n = dy.shape().back();
-  const RowPartition partition = partition_of(dy);
-  RowSums<C> sums(partition.parts, n, dy.device());
+  const RowPartition partition = partition_for_sums(dy);
+  ParameterSums<C> sums(partition.parts, 2, n, dy.device());
   std::vector<std::vector<C>> x_rows(static_cast<std::size_t>(partition.parts), row_scratch<T>(n)), dy_rows = x_rows;
   for_row_blocks(x, partition, [&](const RowBlock& block) {
     C* const x_scratch = x_rows[static_cast<std::size_t>(block.part)].data();
@@ -170,16 +112,16 @@ void backward_on_cpu(const Operand& x, const Tensor& weight, const Tensor& mean,
     }
   });
   if (dy.device() == Device::meta) return;
-  sums.add_up(false, to.weight);
-  sums.add_up(true, to.bias);
+  sums.add_up(0, to.weight);
+  sums.add_up(1, to.bias);
 }
 
 template <class T>
 void bias_on_cpu(const Tensor& dy, const Tensor& to) {
   using C = Compute<T>;
   const std::int64_t n = dy.shape().back();
-  const RowPartition partition = partition_of(dy);
-  RowSums<C> sums(partition.parts, n, dy.device());
+  const RowPartition partition = partition_for_sums(dy);
+  ParameterSums<C> sums(partition.parts, 2, n, dy.device());
   if (dy.device() == Device::meta) return;
   parallel_tasks(partition.parts, [&](std::int64_t part, int) {
     std::vector<C> scratch = row_scratch<T>(n);
@@ -192,7 +134,7 @@ void bias_on_cpu(const Tensor& dy, const Tensor& to) {
       }
     });
   });
-  sums.add_up(true, to);
+  sums.add_up(1, to);
 }
 
 const RegisterKernel cpu_forward{

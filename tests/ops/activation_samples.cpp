@@ -1,5 +1,5 @@
 #include "ops/curves/activation.h"
-#include "ops/curves/swiglu.h"
+#include "ops/curves/gated_activation.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {
@@ -21,13 +21,21 @@ const RegisterSample gelu_tanh(unary("gelu tanh", Gelu(Gelu::Form::tanh)));
 const RegisterSample relu(unary("relu", Relu{}));
 const RegisterSample silu(unary("silu", Silu{}));
 const RegisterSample quick_gelu(unary("quick_gelu", QuickGelu{}));
-const RegisterSample swiglu({.name = "swiglu",
-                             .op = bound(SwiGlu{}),
-                             .inputs =
-                                 [](DType dtype) {
-                                   return std::vector{sample_values({3, 5, 74}, dtype, 1)};
-                                 },
-                             .differentiable = {0}});
+OpSample gated(std::string name, GatedActivation op, bool joined) {
+  return {.name = std::move(name),
+          .op = bound(op),
+          .inputs =
+              [=](DType dtype) {
+                return std::vector{sample_values({3, 5, joined ? 74 : 37}, dtype, 1),
+                                   joined ? Tensor() : sample_values({3, 5, 37}, dtype, 2)};
+              },
+          .differentiable = joined ? InputSet{0} : InputSet{0, 1}};
+}
+using Gate = GatedActivation::Curve;
+const RegisterSample gates[] = {RegisterSample(gated("gated_activation, joined", {}, true)),
+                                RegisterSample(gated("gated_activation, silu", {}, false)),
+                                RegisterSample(gated("gated_activation, gelu", {.curve = Gate::gelu}, false)),
+                                RegisterSample(gated("gated_activation, gelu_tanh", {.curve = Gate::gelu_tanh}, true))};
 const RegisterSample sigmoid(unary("sigmoid", Sigmoid{}));
 const RegisterSample tanh_sample(unary("tanh", Tanh{}));
 

@@ -1,0 +1,140 @@
+#include "ops/norms/rms_norm_cuda.h"
+
+#include "ops/cuda/row_kernels.h"
+
+namespace lacuna::cuda {
+namespace {
+
+/// A block a row.
+template <class T, int threads_>
+struct RmsForward {
+  static constexpr int threads = threads_;
+  struct Shared {
+    float sums[threads / warp_size];
+  };
+  Kept<T> x;
+  Kept<float> weight;
+  Written<T> y;
+  float* rstd;
+  std::int64_t columns;
+  float eps, offset;
+  bool has_statistics;
+
+  LACUNA_DEVICE void operator()(const Block<RmsForward>& block) const {
+    const std::int64_t row = block.index();
+    BlockRow<threads, Kept<T>> in(x, row, columns, block.thread());
+    float r = 0;
+    if (has_statistics) {
+      r = rstd[row];
+    } else {
+      r = in.reduced(0, Plus{}, [](float v) { return v * v; });
+      r = joined_of_block(block, r, block.shared().sums, Plus{});
+      r = 1.0F / sqrtf(r / static_cast<float>(columns) + eps);
+      if (block.thread() == 0) rstd[row] = r;
+    }
+    in.each([&](std::int64_t c, const Eight& values) {
+      const Eight w = weight.at(c);
+      Eight out;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) out[i] = values[i] * r * (offset + w[i]);
+      y.set_row(row, columns, c, out);
+    });
+  }
+};
+
+/// A block has rows of its own, a thread eight columns of each chunk.
+template <class T, class Read, int threads_>
+struct RmsBackward {
+  static constexpr int threads = threads_;
+  static constexpr std::int64_t chunk = threads * 8;
+  struct Shared {
+    float sums[2][threads / warp_size];  // two sets in turn, so that no row overtakes another
+  };
+  Read x;
+  Kept<T> dy, old;
+  Kept<float> weight;
+  Written<T> dx;
+  const float* rstd;
+  float* partial;
+  std::int64_t first_row, rows, columns;
+  float offset;
+  bool wants_dx, add;
+
+  LACUNA_DEVICE void operator()(const Block<RmsBackward>& block) const {
+    const Written<float> total(partial == nullptr ? nullptr : partial + block.index() * columns, columns);
+    const std::int64_t begin = (block.index() - first_row % block.count() + block.count()) % block.count();
+    int set = 0;
+    for (std::int64_t row = begin; row < rows; row += block.count(), set ^= 1) {
+      const float r = rstd[row];
+      float sum = 0;  // Σ g · x, with g = dy · (offset + weight)
+      for (std::int64_t c = block.thread() * 8; c < columns; c += chunk) {
+        const Eight in = x.at_row(row, columns, c), d = dy.at_row(row, columns, c);
+        if (partial != nullptr) {
+          Eight sums = total.at(c);
+#pragma unroll
+          for (int i = 0; i < 8; ++i) sums[i] += d[i] * (in[i] * r);
+          total.set(c, sums);
+        }
+        if (!wants_dx) continue;
+        const Eight w = weight.at(c);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sum += d[i] * (offset + w[i]) * in[i];
+      }
+      if (!wants_dx) continue;
+      sum = joined_of_block(block, sum, block.shared().sums[set], Plus{});
+      const float slope = r * r * r / static_cast<float>(columns) * sum;
+      for (std::int64_t c = block.thread() * 8; c < columns; c += chunk) {
+        const Eight in = x.at_row(row, columns, c), d = dy.at_row(row, columns, c), w = weight.at(c);
+        Eight out = add ? old.at_row(row, columns, c) : Eight{};
+#pragma unroll
+        for (int i = 0; i < 8; ++i) out[i] += r * (d[i] * (offset + w[i])) - in[i] * slope;
+        dx.set_row(row, columns, c, out);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void rms_norm_forward(Stream stream, DType type, const RmsNormForward& what) {
+  const std::int64_t count = what.rows * what.columns;
+  with_cuda_type(type, [&]<class T>(Type<T>) {
+    with_row_threads(what.columns, [&]<int threads>(Threads<threads>) {
+      run(stream, what.rows,
+          RmsForward<T, threads>{.x = {what.x, count},
+                                 .weight = {what.weight, what.columns},
+                                 .y = {what.y, count},
+                                 .rstd = what.rstd,
+                                 .columns = what.columns,
+                                 .eps = what.eps,
+                                 .offset = what.offset,
+                                 .has_statistics = what.has_statistics});
+    });
+  });
+}
+
+void rms_norm_backward(Stream stream, DType type, const RmsNormBackward& what) {
+  const std::int64_t count = what.rows * what.columns;
+  with_cuda_type(type, [&]<class T>(Type<T>) {
+    with_saved_values<T>(what.x, count, [&]<class Read>(const Read& x) {
+      with_row_threads(what.columns, [&]<int threads>(Threads<threads>) {
+        run(stream, what.blocks,
+            RmsBackward<T, Read, threads>{.x = x,
+                                          .dy = {what.dy, count},
+                                          .old = {what.dx, count},
+                                          .weight = {what.weight, what.columns},
+                                          .dx = {what.dx, count},
+                                          .rstd = what.rstd,
+                                          .partial = what.partial,
+                                          .first_row = what.first_row,
+                                          .rows = what.rows,
+                                          .columns = what.columns,
+                                          .offset = what.offset,
+                                          .wants_dx = what.dx != nullptr,
+                                          .add = what.add});
+      });
+    });
+  });
+}
+
+}  // namespace lacuna::cuda

@@ -1,0 +1,68 @@
+#include "ops/norms/rms_norm_cuda.h"
+
+#include "ops/cuda/block_sums.h"
+#include "ops/cuda/operand.h"
+#include "ops/norms/rms_norm_kernels.h"
+
+namespace lacuna {
+namespace {
+
+/// `eps` null: rstd is known.
+void normalise_on_cuda(const double* eps, double offset, const Tensor& x, const Tensor& weight, const Tensor& rstd,
+                       const Tensor& y) {
+  cuda::rms_norm_forward(stream_of(y.device()), y.dtype(),
+                         {.x = x.data<const std::byte>(),
+                          .weight = weight.data<const float>(),
+                          .rstd = rstd.data<float>(),
+                          .y = y.raw(),
+                          .rows = y.rows(),
+                          .columns = y.shape().back(),
+                          .eps = eps == nullptr ? 0 : static_cast<float>(*eps),
+                          .offset = static_cast<float>(offset),
+                          .has_statistics = eps == nullptr});
+}
+
+const RegisterKernel cuda_rms_forward{
+    rms_norm_forward, DeviceKind::cuda,
+    [](double eps, double offset, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& y) {
+      normalise_on_cuda(&eps, offset, x, weight, rstd, y);
+    }};
+const RegisterKernel cuda_rms_normalize{
+    rms_norm_normalize, DeviceKind::cuda,
+    [](double offset, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& y) {
+      normalise_on_cuda(nullptr, offset, x, weight, rstd, y);
+    }};
+const RegisterKernel cuda_rms_backward{
+    rms_norm_backward, DeviceKind::cuda,
+    [](double offset, const Operand& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy,
+       const RmsNormGradients& to) {
+      const Stream stream = stream_of(dy.device());
+      const std::int64_t n = dy.shape().back(), blocks = cuda::summing_blocks(dy.rows(), n);
+      const Tensor partial = to.weight.defined()
+                                 ? Tensor::zeros({blocks, n}, DType::f32, dy.device(), Purpose::workspace)
+                                 : Tensor();
+      cuda::for_saved_rows(x, dy.rows(), [&](std::int64_t begin, std::int64_t end, const cuda::SavedValues& values) {
+        cuda::rms_norm_backward(stream, dy.dtype(),
+                                {.x = values,
+                                 .dy = dy.row_range(begin, end).data<const std::byte>(),
+                                 .rstd = rstd.data<const float>() + begin,
+                                 .weight = weight.defined() ? weight.data<const float>() : nullptr,
+                                 .dx = to.x.defined() ? to.x.row_range(begin, end).raw() : nullptr,
+                                 .partial = partial.defined() ? partial.data<float>() : nullptr,
+                                 .first_row = begin,
+                                 .rows = end - begin,
+                                 .columns = n,
+                                 .blocks = blocks,
+                                 .offset = static_cast<float>(offset),
+                                 .add = to.add_x});
+      });
+      if (partial.defined())
+        cuda::add_block_sums(stream, {.partial = partial.data<const float>(),
+                                      .to = to.weight.data<float>(),
+                                      .blocks = blocks,
+                                      .stride = n,
+                                      .count = n});
+    }};
+
+}  // namespace
+}  // namespace lacuna

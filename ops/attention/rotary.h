@@ -20,8 +20,8 @@ namespace lacuna {
 struct Rotary {
   enum Input { x };
   std::int64_t heads = 1;
-  RotaryTablePtr table;  // [positions, n]
-  SequencesPtr sequences;
+  RotaryTablePtr table = nullptr;  // [positions, n]
+  SequencesPtr sequences = nullptr;
   bool neighbours = false;
   std::vector<std::int64_t> first_positions = {};
   static constexpr std::string_view name = "rotary";

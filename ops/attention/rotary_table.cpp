@@ -15,8 +15,7 @@ using Kind = RotaryScaling::Kind;
 void scale_llama3(const RotaryScaling& s, double original, std::vector<double>& inverse) {
   for (double& f : inverse) {
     const double turns = original * f / (2 * std::numbers::pi);  // within the original context
-    const double kept =
-        std::clamp((turns - s.low_frequency) / (s.high_frequency - s.low_frequency), 0.0, 1.0);
+    const double kept = std::clamp((turns - s.low_frequency) / (s.high_frequency - s.low_frequency), 0.0, 1.0);
     f = (1 - kept) * f / s.factor + kept * f;
   }
 }
@@ -55,7 +54,8 @@ RotaryFrequencies rotary_frequencies(std::int64_t dimensions, double theta, std:
   if (dimensions <= 0 || theta <= 0 || max_positions <= 0)
     reject("rotary embedding: expected dimensions, rope_theta and max_position_embeddings above 0, got {}, {} and {}",
            dimensions, theta, max_positions);
-  if (s.kind != Kind::none && s.factor <= 0) reject("rope_scaling: expected a factor above 0, got {}", s.factor);
+  if (s.kind != Kind::none && (s.factor < 0 || (s.factor == 0 && s.kind != Kind::longrope)))
+    reject("rope_scaling: expected a factor above 0, got {}", s.factor);
   const auto d = static_cast<double>(dimensions), most = static_cast<double>(max_positions);
   const double original = s.original_positions != 0 ? static_cast<double>(s.original_positions) : most;
   if (s.kind == Kind::dynamic && longest > max_positions)
@@ -87,9 +87,10 @@ RotaryFrequencies rotary_frequencies(std::int64_t dimensions, double theta, std:
         reject("rope_scaling: expected {} elements of {}, got {}", found.inverse.size(),
                is_long ? "long_factor" : "short_factor", factors.size());
       for (std::size_t i = 0; i < factors.size(); ++i) found.inverse[i] /= factors[i];
+      const double stretch = s.factor != 0 ? s.factor : most / original;
       found.attention_factor = s.attention_factor != 0 ? s.attention_factor
-                               : s.factor <= 1         ? 1
-                                                       : std::sqrt(1 + std::log(s.factor) / std::log(original));
+                               : stretch <= 1          ? 1
+                                                       : std::sqrt(1 + std::log(stretch) / std::log(original));
       break;
     }
   }

@@ -12,15 +12,15 @@ namespace lacuna {
 /// What `rope_scaling` says; `kind` is its `rope_type`. Members that a kind does not name are not read.
 struct RotaryScaling {
   enum class Kind : std::uint8_t { none, linear, llama3, yarn, dynamic, longrope } kind = Kind::none;
-  double factor = 1;
+  double factor = 0;  // 0: not given, which longrope alone allows: max_positions / original_positions
   /// original_max_position_embeddings of llama3, yarn and longrope; 0: max_positions.
   std::int64_t original_positions = 0;
-  double low_frequency = 1, high_frequency = 4;  // llama3: low_freq_factor, high_freq_factor
-  double beta_fast = 32, beta_slow = 1;          // yarn
-  bool truncate = true;                          // yarn: whole dimensions as the ends of the ramp
-  double attention_factor = 0;                   // yarn, longrope; 0: by their formulas
-  double mscale = 0, mscale_all_dimensions = 0;  // yarn; 0: not given
-  std::vector<double> short_factors, long_factors;  // longrope, [n]
+  double low_frequency = 1, high_frequency = 4;         // llama3: low_freq_factor, high_freq_factor
+  double beta_fast = 32, beta_slow = 1;                 // yarn
+  bool truncate = true;                                 // yarn: whole dimensions as the ends of the ramp
+  double attention_factor = 0;                          // yarn, longrope; 0: by their formulas
+  double mscale = 0, mscale_all_dimensions = 0;         // yarn; 0: not given
+  std::vector<double> short_factors{}, long_factors{};  // longrope, [n]
 };
 
 struct RotaryFrequencies {
@@ -28,9 +28,9 @@ struct RotaryFrequencies {
   double attention_factor = 1;  // of cos and sin
 };
 
-/// The frequencies theta^(-2 i / dimensions), i < ceil(dimensions / 2), scaled as transformers does it. dimensions: of a
-/// head that are rotated. max_positions: max_position_embeddings. longest: rows of the longest sequence that the table
-/// is for; `dynamic` and `longrope` depend on it. Rejects a scaling whose numbers make no sense.
+/// The frequencies theta^(-2 i / dimensions), i < ceil(dimensions / 2), scaled as transformers does it. dimensions: of
+/// a head that are rotated. max_positions: max_position_embeddings. longest: rows of the longest sequence that the
+/// table is for; `dynamic` and `longrope` depend on it. Rejects a scaling whose numbers make no sense.
 RotaryFrequencies rotary_frequencies(std::int64_t dimensions, double theta, std::int64_t max_positions,
                                      std::int64_t longest, const RotaryScaling& scaling = {});
 

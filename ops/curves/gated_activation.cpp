@@ -143,8 +143,8 @@ void GatedActivation::backward(Tensor dy, const Saved<GatedActivation>& saved, G
     grads[gate] = gates.shape().back() == dy.shape().back() ? reuse_or_empty(dy, dy.shape(), dy.dtype())
                                                             : Tensor::empty(gates.shape(), dy.dtype(), dy.device());
   if (of_up)
-    grads[up] = of_gate ? Tensor::empty(dy.shape(), dy.dtype(), dy.device())
-                        : reuse_or_empty(dy, dy.shape(), dy.dtype());
+    grads[up] =
+        of_gate ? Tensor::empty(dy.shape(), dy.dtype(), dy.device()) : reuse_or_empty(dy, dy.shape(), dy.dtype());
   gated_activation_backward(dy.device(), curve, gates, ups, dy, grads[gate], grads[up]);
 }
 

@@ -38,9 +38,8 @@ const RegisterKernel cuda_rms_backward{
        const RmsNormGradients& to) {
       const Stream stream = stream_of(dy.device());
       const std::int64_t n = dy.shape().back(), blocks = cuda::summing_blocks(dy.rows(), n);
-      const Tensor partial = to.weight.defined()
-                                 ? Tensor::zeros({blocks, n}, DType::f32, dy.device(), Purpose::workspace)
-                                 : Tensor();
+      const Tensor partial =
+          to.weight.defined() ? Tensor::zeros({blocks, n}, DType::f32, dy.device(), Purpose::workspace) : Tensor();
       cuda::for_saved_rows(x, dy.rows(), [&](std::int64_t begin, std::int64_t end, const cuda::SavedValues& values) {
         cuda::rms_norm_backward(stream, dy.dtype(),
                                 {.x = values,

@@ -62,6 +62,21 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+TEST_CASE("an RmsNorm starts as x over its root mean square, whatever its offset") {
+  Root root;
+  const nn::RmsNorm plain(root, "plain", 4, 1e-6), gemma(root, "gemma", 4, 1e-6, 1);
+  const Tensor x = values({2, 4}, 1);
+  const std::vector<double> in = x.to_vector(), y = plain.forward(Variable(x)).tensor().to_vector();
+  for (std::size_t row = 0; row < 2; ++row) {
+    double squares = 0;
+    for (std::size_t i = 0; i < 4; ++i) squares += in[4 * row + i] * in[4 * row + i];
+    for (std::size_t i = 0; i < 4; ++i)
+      CHECK(y[4 * row + i] == doctest::Approx(in[4 * row + i] / std::sqrt(squares / 4)));
+  }
+  CHECK(largest_difference(gemma.forward(Variable(x)).tensor(), Tensor::from(std::span<const double>(y), {2, 4})) <
+        1e-6);
+}
+
 TEST_CASE("window attention has torch's initial values where its options give none") {
   const nn::WindowAttentionOptions options{.heads = 2, .height = 4, .width = 4, .window_height = 4, .window_width = 4};
   Root root;

@@ -311,7 +311,7 @@ void write_checkpoint(const fs::path& folder, const TrainedState& state, const P
       if (adapted) return write_adapter(into, state.model);
       if (state.classifier != nullptr) return save_weights(*state.classifier, into / weights_file, state.stored);
       if (state.stored == DType::f32) return save_weights(state.model, into / weights_file);
-      save_halves(state.model, into / weights_file, into / low_halves_file);
+      save_halves(state.model, into);
     };
     save(temporary);
     if (state.classifier != nullptr) {
@@ -389,8 +389,6 @@ LoadedCheckpoint load_checkpoint(const fs::path& folder, const TrainedState& sta
       AdapterFolder(from).load(state.model);
     else
       load_weights(state.model, WeightFiles(file_of(from)), as_saved);
-    const fs::path low = fs::is_directory(from) ? from / low_halves_file : fs::path();
-    if (!low.empty() && kept(fs::relative(low, folder).string())) add_low_halves(state.model, low);
   };
   // All is judged before anything changes; the policy judges its state as it takes it.
   check(folder);

@@ -43,11 +43,9 @@ struct Progress {
 inline constexpr std::string_view weights_file = "model.safetensors";
 /// Heads that are trained on the features of a frozen model, which is in `weights_file` with the best of them.
 inline constexpr std::string_view heads_file = "heads.safetensors";
-/// Low halves of weights that are in bf16 (models/io/halves.h), beside each file of them.
-inline constexpr std::string_view low_halves_file = "low_halves.safetensors";
+inline constexpr std::string_view manifest_file = "checkpoint.json";
 /// The running mean of the weights, under the same names; only where one is kept. A folder of its own, so that other
 /// libraries load it as they load the checkpoint.
-inline constexpr std::string_view manifest_file = "checkpoint.json";
 inline constexpr std::string_view average_folder = "average";
 inline constexpr std::string_view average_file = "average/model.safetensors";
 /// The file of the averaged weights in checkpoints of earlier versions.

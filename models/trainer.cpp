@@ -134,7 +134,7 @@ Trainer::Trainer(const TrainedState& state, const Task& task, Batches train, Bat
          train_->size());
   expect(options_.learning_rate != nullptr, "a trainer needs a learning rate: make_schedule gives one");
   if (state_.ranks.size() > 1) share_model(state_);
-  progress_.identity = options_.identity;
+  progress_.identity = identity();
 }
 
 const Batches& Trainer::train() const {
@@ -175,6 +175,12 @@ void Trainer::save(const std::filesystem::path& folder) const {
   write_checkpoint(folder, state_, progress_);
 }
 
+std::map<std::string, std::string> Trainer::identity() const {
+  std::map<std::string, std::string> all = options_.recorded;
+  all.insert(options_.identity.begin(), options_.identity.end());
+  return all;
+}
+
 std::int64_t Trainer::resume(const std::filesystem::path& folder) {
   Progress progress = read_manifest(folder).progress;
   std::string differences;
@@ -184,7 +190,8 @@ std::int64_t Trainer::resume(const std::filesystem::path& folder) {
           fmt::format("\n  {}: {}, now {}", key == "data.train_size" ? "samples to train on (data.train_size)" : key,
                       had == progress.identity.end() ? "none" : had->second, value);
   for (const auto& [key, value] : progress.identity)
-    if (!options_.identity.contains(key)) differences += fmt::format("\n  {}: {}, now none", key, value);
+    if (!options_.identity.contains(key) && !options_.recorded.contains(key))
+      differences += fmt::format("\n  {}: {}, now none", key, value);
   if (!differences.empty())
     reject(
         "{}: a run cannot be resumed with other values of these, which the order of the samples and the random numbers "
@@ -197,6 +204,7 @@ std::int64_t Trainer::resume(const std::filesystem::path& folder) {
         folder.string(), progress.epochs_evaluated + 1, options_.epochs, progress.epochs_evaluated + 1, progress.step);
   const std::int64_t started_anew = load_checkpoint(folder, state_).started_anew;
   progress_ = std::move(progress);
+  progress_.identity = identity();
   return started_anew;
 }
 

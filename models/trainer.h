@@ -88,6 +88,7 @@ struct TrainerOptions {
   std::string best_by{};  // a metric of the task, or `loss`: which evaluation is the best; empty: by the first metric
   std::int64_t patience = 0;                      // end after this many epochs without a better evaluation; 0: never
   std::map<std::string, std::string> identity{};  // a run with other values cannot be resumed
+  std::map<std::string, std::string> recorded{};  // stands beside the identity in checkpoints and is not compared
 };
 
 /// The metric by which evaluations are compared.
@@ -217,6 +218,8 @@ class Trainer {
   LoaderOptions loader_options() const;
   bool is_better(const Evaluation& evaluation) const;
   bool is_stopped(const TrainerEvents& events) const;
+  /// As checkpoints have it.
+  std::map<std::string, std::string> identity() const;
 
   TrainedState state_;
   const Task& task_;

@@ -37,15 +37,15 @@ std::optional<WeightFormat> format_of(std::string_view type, const Shape& shape)
   return {};
 }
 
-bool may_be_coded(const Parameter& parameter) {
-  return parameter.takes_few_bits() && parameter.shape().count() >= fewest_coded_elements;
-}
-
 }  // namespace
 
 const std::vector<std::string>& weight_types() {
   static const std::vector<std::string> types{"f32", "bf16", "int8", "nf4", "int4"};
   return types;
+}
+
+bool may_be_coded(const Parameter& parameter) {
+  return parameter.takes_few_bits() && parameter.shape().count() >= fewest_coded_elements;
 }
 
 void check_weight_rules(const WeightRules& given) {

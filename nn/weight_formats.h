@@ -13,6 +13,9 @@ namespace lacuna {
 /// The types of `freeze.weights`: f32, bf16, int8, nf4, int4.
 const std::vector<std::string>& weight_types();
 
+/// Whether a parameter is large enough for few bits, and read by ops that decode it.
+bool may_be_coded(const Parameter& parameter);
+
 /// In place of rules: the types that a memory budget needs, which is settled before a model is built.
 inline constexpr std::string_view automatic_weights = "auto";
 

@@ -19,6 +19,7 @@
 #include "core/file.h"
 #include "core/finite.h"
 #include "data/sample.h"
+#include "nn/weight_formats.h"
 
 #include <fmt/ranges.h>
 
@@ -26,7 +27,10 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
+
+#include <xxhash.h>
 
 namespace lacuna::apps {
 namespace {
@@ -80,6 +84,21 @@ std::string task_rates(const Experiment& c) {
   return fmt::format("{}", fmt::join(rates, ", "));
 }
 
+/// Which weights are in few bits, by a hash of their names: the rules that say so may be spelled in several ways.
+/// Empty: none is.
+std::string types_of_weights(const Model& model) {
+  std::map<std::string, std::set<std::string_view>> names;
+  for (const Parameter* const parameter : model.parameters())
+    if (parameter->tensor().is_coded() && !parameter->trainable())
+      names[std::string(type_name(parameter->tensor()))].insert(parameter->path());
+  std::vector<std::string> types;
+  for (const auto& [type, of_type] : names) {
+    const std::string all = fmt::format("{}", fmt::join(of_type, "\n"));
+    types.push_back(fmt::format("{} tensors in {} ({:016x})", of_type.size(), type, XXH64(all.data(), all.size(), 0)));
+  }
+  return fmt::format("{}", fmt::join(types, ", "));
+}
+
 TrainerOptions options_of(const Experiment& c, const Dataset& training_samples, const Setup& setup) {
   const std::int64_t steps_per_epoch = training_samples.size() / c.train.batch_size;
   TrainerOptions options{
@@ -104,8 +123,9 @@ TrainerOptions options_of(const Experiment& c, const Dataset& training_samples, 
     options.identity["classes"] = fmt::format("{}", fmt::join(info.classes, ", "));
   if (const auto& adaptation = setup.model().adaptation())
     options.identity["weights of model.from"] = adaptation->base_hash;
-  if (!c.freeze.weights.empty())
-    options.identity[weight_types_key] = fmt::format("{}", fmt::join(c.freeze.weights, " "));
+  options.recorded[weight_types_key] = fmt::format("{}", fmt::join(c.freeze.weights, " "));
+  if (const std::string types = types_of_weights(setup.classifier()); !types.empty())
+    options.identity["types of frozen weights (freeze.weights)"] = types;
   if (c.train.weights != "f32") options.identity["train.weights"] = c.train.weights;
   if (trains_on_features(c)) options.identity["task.rates"] = task_rates(c);
   return options;

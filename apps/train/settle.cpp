@@ -43,16 +43,35 @@ std::int64_t limit_of(const Experiment& experiment, const Experiment& resolved) 
   return limit;
 }
 
+/// Whether frozen weights are in few bits as model.from has them; refuses a model whose frozen weights cannot be.
+bool holds_codes_where_frozen(const Experiment& experiment) {
+  const Setup setup(experiment, Device::meta);
+  std::vector<const Parameter*> frozen;
+  for (const Parameter* const one : setup.classifier().parameters())
+    if (!one->trainable() && may_be_coded(*one)) frozen.push_back(one);
+  if (frozen.empty())
+    reject(
+        "freeze.weights: auto has no effect: no weight of a linear layer, a convolution or a table of {} elements or "
+        "more is frozen; an adapter, freeze.train or freeze.freeze freezes weights",
+        fewest_coded_elements);
+  return std::ranges::any_of(frozen, [](const Parameter* one) { return one->tensor().is_coded(); });
+}
+
 void settle_weights(Experiment& experiment) {
   if (experiment.memory.budget.empty())
     reject("freeze.weights: auto chooses by memory.budget: expected one, or a type: {}",
            fmt::join(weight_types(), ", "));
   const std::int64_t unit = experiment.train.accumulate * experiment.process.ranks;
+  const std::int64_t batch_size = experiment.train.batch_size == 0 ? unit : experiment.train.batch_size;
+  experiment.freeze.weights.clear();
+  // A larger type than that of a folder in few bits would hold its values no better.
+  const std::vector<std::string> types = holds_codes_where_frozen(measurable(experiment, batch_size))
+                                             ? std::vector<std::string>{"as stored", "nf4"}
+                                             : std::vector<std::string>{"f32", "bf16", "int8", "nf4"};
   std::string text;
-  for (const std::string type : {"f32", "bf16", "int8", "nf4"}) {
-    experiment.freeze.weights = {type};
-    const Experiment tried =
-        measurable(experiment, experiment.train.batch_size == 0 ? unit : experiment.train.batch_size);
+  for (const std::string& type : types) {
+    experiment.freeze.weights = type == "as stored" ? std::vector<std::string>() : std::vector{type};
+    const Experiment tried = measurable(experiment, batch_size);
     const std::int64_t limit = limit_of(experiment, tried),
                        bytes = counted_bytes(experiment, measure(tried, Device::meta));
     text = fmt::format("{}: {} of {}", type, format_bytes(bytes), format_bytes(limit));

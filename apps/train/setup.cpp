@@ -123,7 +123,9 @@ std::string types_of(const std::map<std::string, std::string>& identity) {
   const auto found = identity.find(weight_types_key);
   return found == identity.end() ? std::string() : found->second;
 }
-std::string_view or_f32(const std::string& types) { return types.empty() ? "f32" : std::string_view(types); }
+std::string_view in_words(const std::string& types) {
+  return types.empty() ? "the types of its folder" : std::string_view(types);
+}
 
 /// Adapters as the configuration says, on top of loaded weights.
 LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head, std::vector<std::string>& notes) {
@@ -143,9 +145,9 @@ LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head, s
                              tensor_names_of(experiment.architecture.family));
   const std::map<std::string, std::string> trained = identity_of(path);
   const std::string then = types_of(trained), now = fmt::format("{}", fmt::join(experiment.freeze.weights, " "));
-  if (!trained.empty() && or_f32(then) != or_f32(now))
+  if (!trained.empty() && then != now)
     notes.push_back(
-        fmt::format("the adapter was trained on weights in {}, here freeze.weights is {}", or_f32(then), or_f32(now)));
+        fmt::format("the adapter was trained on weights in {}, here they are in {}", in_words(then), in_words(now)));
   AdapterOptions options = folder.options(model, adapter.name == "none" ? "" : adapter.name);
   options.base = base;
   take_settings(adapter, model, options);
@@ -292,9 +294,9 @@ void require_same_base(const std::filesystem::path& checkpoint, const Model& mod
   const auto hash = trained.find("weights of model.from");
   if (hash == trained.end() || !model.adaptation() || model.adaptation()->base_hash == hash->second) return;
   const std::string then = types_of(trained), now = fmt::format("{}", fmt::join(types, " "));
-  if (or_f32(then) != or_f32(now))
-    reject("{}: the adapter was trained on weights in {}, and freeze.weights is {}: leave freeze.weights out",
-           checkpoint.string(), or_f32(then), or_f32(now));
+  if (then != now)
+    reject("{}: the adapter was trained on weights in {}, and here they are in {}: leave freeze.weights out",
+           checkpoint.string(), in_words(then), in_words(now));
   reject("{}: the weights in {} are not those that the adapter was trained on", checkpoint.string(),
          model.adaptation()->base);
 }

@@ -50,7 +50,7 @@ ModelFolder describe_adapter(const std::filesystem::path& folder, const std::fil
 void require_same_base(const std::filesystem::path& checkpoint, const Model& model,
                        const std::vector<std::string>& types);
 
-/// The key of a checkpoint's identity for the rules of freeze.weights, joined by blanks. Absent if all weights are f32.
+/// The key beside a checkpoint's identity for the rules of freeze.weights, joined by blanks; empty: none.
 inline const std::string weight_types_key = "freeze.weights";
 
 /// The model of a folder with an adapter and a config.json, such as a checkpoint, whose description is `described`:

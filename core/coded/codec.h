@@ -25,9 +25,9 @@ void decode(const Tensor& coded, const Tensor& out);
 void decode_rows(const Tensor& coded, const Tensor& ids, const Tensor& out);
 /// Whether weights of `format` with `counts` elements can be one tensor without decoding: blocks end where parts do.
 bool can_join(const WeightFormat& format, std::span<const std::int64_t> counts);
-/// Copies codes and scales of `parts`, one below the other, into `whole`, which decodes to the same bits. All on the
-/// CPU and of one format; the scales of `whole` are not nested.
-void join(std::span<const Tensor> parts, const Tensor& whole);
+/// Copies codes and scales of `part` to the elements of `whole` from `first` on, which decode to the same bits. Both on
+/// the CPU and of one format; the scales of `whole` are not nested.
+void copy_part(const Tensor& part, std::int64_t first, const Tensor& whole);
 /// Encodes `values` of equal count: scales are the largest magnitudes of blocks, codes the nearest ones.
 void encode(const Tensor& values, const Tensor& coded);
 

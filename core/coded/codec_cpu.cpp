@@ -305,27 +305,22 @@ const RegisterKernel cpu_decode_rows{decode_rows_kernel, DeviceKind::cpu, decode
 const RegisterKernel cpu_encode{encode_kernel, DeviceKind::cpu, encode_on_cpu};
 
 }  // namespace
-void join(std::span<const Tensor> parts, const Tensor& whole) {
+
+void copy_part(const Tensor& part, std::int64_t first, const Tensor& whole) {
   const WeightFormat& format = whole.format();
-  const WeightLayout layout = layout_of(format, whole.count());
+  const Parts from(part);
+  WeightFormat flat = from.format;
+  flat.nested_block = 0;
+  expect(flat == format && can_join(format, std::array{first, part.count()}) && first + part.count() <= whole.count(),
+         "weights {} and {} cannot be joined", part.shape(), whole.shape());
+  const WeightLayout layout = layout_of(format, whole.count()), before = layout_of(format, first);
+  const std::int64_t codes = format.block == 0 ? part.bytes() : from.layout.scales;
   std::byte* const to = whole.data<std::byte>();
-  std::int64_t codes = 0, blocks = 0;
-  for (const Tensor& part : parts) {
-    const Parts from(part);
-    WeightFormat flat = from.format;
-    flat.nested_block = 0;
-    expect(flat == format && can_join(format, std::array{part.count()}), "weights {} and {} cannot be joined",
-           part.shape(), whole.shape());
-    const std::int64_t bytes = format.block == 0 ? part.bytes() : from.layout.scales;
-    std::memcpy(to + codes, from.codes, static_cast<std::size_t>(bytes));
-    codes += bytes;
-    for (std::int64_t i = 0; i < from.layout.blocks; ++i, ++blocks) {
-      const float scale = from.scale(i);
-      std::memcpy(to + layout.scales + 4 * blocks, &scale, sizeof scale);
-    }
+  std::memcpy(to + (format.block == 0 ? before.bytes : before.scales), from.codes, static_cast<std::size_t>(codes));
+  for (std::int64_t i = 0; i < from.layout.blocks; ++i) {
+    const float scale = from.scale(i);
+    std::memcpy(to + layout.scales + 4 * (before.blocks + i), &scale, sizeof scale);
   }
-  expect(codes == (format.block == 0 ? whole.bytes() : layout.scales), "parts of a weight {} are missing",
-         whole.shape());
 }
 
 }  // namespace lacuna

@@ -110,17 +110,28 @@ void write_texts(const fs::path& folder, const std::map<std::string, std::string
 
 namespace {
 
-/// The state under transformers' names; an empty table: they are ours.
-std::vector<NamedTensor> renamed(std::vector<NamedTensor> all, const TensorNames& names) {
-  if (names.body.empty()) return all;
-  std::vector<NamedTensor> state;
-  for (const auto& [ours, tensor] : all) {
-    const std::vector<TensorNames::Place> places = names.theirs(ours);
+/// Part `part` of `parts`, by rows.
+PendingTensor part_of(const std::string& name, const PendingTensor& whole, std::int64_t part, std::int64_t parts) {
+  if (parts == 1) return {name, whole.dtype, whole.shape, whole.make};
+  const std::int64_t rows = whole.shape.front() / parts;
+  std::vector<std::int64_t> extents(whole.shape.begin(), whole.shape.end());
+  extents.front() = rows;
+  return {name, whole.dtype, Shape(extents),
+          [whole, part, rows] { return whole.make().leading(part * rows, (part + 1) * rows); }};
+}
+
+/// The state as `type`, under transformers' names where a table of them is given.
+std::vector<PendingTensor> state_to_write(const Model& model, DType type, const TensorNames* names) {
+  std::vector<PendingTensor> state;
+  for (const auto& [ours, tensor] : state_of(model)) {
+    PendingTensor one = converted(ours, tensor, type);
+    if (names == nullptr || names->body.empty()) {
+      state.push_back(std::move(one));
+      continue;
+    }
+    const std::vector<TensorNames::Place> places = names->theirs(ours);
     expect(!places.empty(), "{} has no name in transformers", ours);
-    const std::int64_t rows = tensor.shape().front() / places.front().parts;
-    for (const TensorNames::Place& place : places)
-      state.emplace_back(place.name,
-                         place.parts == 1 ? tensor : tensor.leading(place.part * rows, (place.part + 1) * rows));
+    for (const TensorNames::Place& place : places) state.push_back(part_of(place.name, one, place.part, place.parts));
   }
   return state;
 }
@@ -151,14 +162,12 @@ void write_model_folder(const fs::path& path, const Model& model, const ModelFol
   std::optional<TransformersFiles> files;
   if (library == Library::transformers) files = transformers_files(model, description);
   write_new_folder(path, [&](const fs::path& folder) {
-    std::vector<NamedTensor> state = converted(state_of(model), description.stored);
-    if (files) {
+    if (files)
       write_texts(folder, files->texts);
-      state = renamed(std::move(state), *files->names);
-    } else {
+    else
       write_file_atomically(folder / "config.json", timm_config(model, description).dump(2) + "\n");
-    }
-    write_safetensors(folder / "model.safetensors", std::move(state), {{"format", "pt"}});
+    write_one_by_one(folder / "model.safetensors",
+                     state_to_write(model, description.stored, files ? files->names : nullptr), {{"format", "pt"}});
   });
 }
 

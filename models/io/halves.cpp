@@ -11,54 +11,56 @@ namespace {
 
 constexpr int half_bits = 16;
 
-std::uint32_t bits_of(const float* values, std::int64_t i) { return std::bit_cast<std::uint32_t>(values[i]); }
+/// Each half of the bits of `values` (f32), 16 bits that `half` makes of 32, to a tensor of `dtype` and `shape`.
+template <class Half>
+Tensor halves_of(const Tensor& values, DType dtype, const Shape& shape, Half half) {
+  const Tensor on_host = values.to(Device::cpu), halves = Tensor::empty(shape, dtype, Device::cpu);
+  const float* const from = on_host.data<const float>();
+  auto* const to = static_cast<std::byte*>(halves.raw());
+  for (std::int64_t i = 0; i < values.count(); ++i) {
+    const std::uint16_t bits = half(std::bit_cast<std::uint32_t>(from[i]));
+    std::memcpy(to + 2 * i, &bits, sizeof bits);
+  }
+  return halves;
+}
 
 }  // namespace
 
-void save_halves(const Module& model, const std::filesystem::path& weights, const std::filesystem::path& low) {
-  std::vector<NamedTensor> rounded, lost;
+void save_halves(const Module& model, const std::filesystem::path& folder) {
+  std::vector<PendingTensor> rounded, lost;
   for (const auto& [name, tensor] : state_of(model)) {
     if (tensor.dtype() != DType::f32) {
-      rounded.emplace_back(name, tensor);
+      rounded.push_back(pending(name, tensor));
       continue;
     }
-    const Tensor values = tensor.to(Device::cpu), high = Tensor::empty(tensor.shape(), DType::bf16, Device::cpu),
-                 rest = Tensor::empty({tensor.count(), 2}, DType::u8, Device::cpu);
-    const float* const from = values.data<const float>();
-    auto* const to = static_cast<std::byte*>(high.raw());
-    auto* const beside = static_cast<std::byte*>(rest.raw());
-    for (std::int64_t i = 0; i < tensor.count(); ++i) {
-      const std::uint32_t bits = bits_of(from, i);
-      const auto top = static_cast<std::uint16_t>((bits + (1U << (half_bits - 1))) >> half_bits),
-                 bottom = static_cast<std::uint16_t>(bits);
-      std::memcpy(to + 2 * i, &top, sizeof top);
-      std::memcpy(beside + 2 * i, &bottom, sizeof bottom);
-    }
-    rounded.emplace_back(name, high);
-    lost.emplace_back(name, rest);
+    rounded.push_back({name, DType::bf16, tensor.shape(), [tensor = tensor] {
+                         return halves_of(tensor, DType::bf16, tensor.shape(), [](std::uint32_t bits) {
+                           return static_cast<std::uint16_t>((bits + (1U << (half_bits - 1))) >> half_bits);
+                         });
+                       }});
+    const Shape shape{tensor.count(), 2};
+    lost.push_back({name, DType::u8, shape, [tensor = tensor, shape] {
+                      return halves_of(tensor, DType::u8, shape,
+                                       [](std::uint32_t bits) { return static_cast<std::uint16_t>(bits); });
+                    }});
   }
-  write_safetensors(weights, std::move(rounded), {{"format", "pt"}});
-  write_safetensors(low, std::move(lost));
+  write_one_by_one(folder / "model.safetensors", rounded, {{"format", "pt"}});
+  write_one_by_one(folder / low_halves_file, lost);
 }
 
-void add_low_halves(const Module& model, const std::filesystem::path& low) {
-  const SafetensorsFile file(low);
-  for (const auto& [name, tensor] : state_of(model)) {
-    if (tensor.dtype() != DType::f32) continue;
-    const SafetensorsEntry* const entry = file.find(name);
-    if (entry == nullptr || entry->dtype != DType::u8 || !(entry->shape == Shape{tensor.count(), 2}))
-      reject("{}: expected the low halves of {} {} as U8 [{}, 2]", low.string(), name, tensor.shape(), tensor.count());
-    const Tensor rest = file.load(name), values = tensor.clone().to(Device::cpu);
-    float* const to = values.data<float>();
-    const auto* const beside = static_cast<const std::byte*>(rest.raw());
-    for (std::int64_t i = 0; i < tensor.count(); ++i) {
-      std::uint16_t bottom = 0;
-      std::memcpy(&bottom, beside + 2 * i, sizeof bottom);
-      const std::uint32_t top = (bits_of(to, i) >> half_bits) - (bottom >> (half_bits - 1));
-      to[i] = std::bit_cast<float>((top << half_bits) | bottom);
-    }
-    tensor.copy_from(values);
+Tensor join_halves(const Tensor& high, const Tensor& low) {
+  const Tensor values = Tensor::empty(high.shape(), DType::f32, Device::cpu);
+  float* const to = values.data<float>();
+  const auto* const above = static_cast<const std::byte*>(high.raw());
+  const auto* const below = static_cast<const std::byte*>(low.raw());
+  for (std::int64_t i = 0; i < high.count(); ++i) {
+    std::uint16_t top = 0, bottom = 0;
+    std::memcpy(&top, above + 2 * i, sizeof top);
+    std::memcpy(&bottom, below + 2 * i, sizeof bottom);
+    const std::uint32_t exact = top - (static_cast<std::uint32_t>(bottom) >> (half_bits - 1));
+    to[i] = std::bit_cast<float>((exact << half_bits) | bottom);
   }
+  return values;
 }
 
 }  // namespace lacuna

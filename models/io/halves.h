@@ -1,4 +1,4 @@
-// Weights in bf16 for others to read, and beside them the half of the bits that a run needs to go on exactly.
+// Weights in bf16 for others to read, and beside them the half of the bits that makes them exact.
 #pragma once
 
 #include "nn/module.h"
@@ -7,11 +7,14 @@
 
 namespace lacuna {
 
-/// Writes the state in two files: `weights`, where f32 is rounded to bf16 with ties away from zero, and `low`, the low
-/// 16 bits of each f32, as u8 [count, 2] under the same name. Both halves give every value back: rounding went up where
-/// the top one of the low bits is set.
-void save_halves(const Module& model, const std::filesystem::path& weights, const std::filesystem::path& low);
-/// Into a model that was loaded from `weights`, the values that were saved. Refuses a file of another model.
-void add_low_halves(const Module& model, const std::filesystem::path& low);
+/// Beside `model.safetensors`: the low halves of weights that are f32.
+inline constexpr std::string_view low_halves_file = "low_halves.safetensors";
+
+/// Writes the state in two files of `folder`: `model.safetensors`, where f32 is rounded to bf16 with ties away from
+/// zero, and low_halves_file, the low 16 bits of each f32, as u8 [count, 2] under the same name. Both halves give every
+/// value back: rounding went up where the top one of the low bits is set. Weights in few bits stay as they are.
+void save_halves(const Module& model, const std::filesystem::path& folder);
+/// The f32 values of which `high` (bf16) and `low` (u8 [count, 2]) are the halves.
+Tensor join_halves(const Tensor& high, const Tensor& low);
 
 }  // namespace lacuna

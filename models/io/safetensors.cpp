@@ -395,28 +395,47 @@ void write_part(const std::filesystem::path& path, const SafetensorsLayout& layo
   if (::fsync(descriptor) != 0) refuse();
 }
 
-void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+PendingTensor pending(std::string name, Tensor tensor) {
+  expect(tensor.defined() && tensor.device() != Device::meta, "a tensor without values cannot be written: \"{}\"",
+         name);
+  const DType dtype = tensor.dtype();
+  const Shape shape = tensor.shape();
+  return {std::move(name), dtype, shape, [tensor = std::move(tensor)] { return tensor; }};
+}
+
+void write_one_by_one(const std::filesystem::path& path, const std::vector<PendingTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
   std::vector<TensorDescription> descriptions;
-  std::map<std::string, Tensor> by_name;
-  for (const auto& [name, tensor] : tensors) {
-    expect(tensor.defined() && tensor.device() != Device::meta, "a tensor without values cannot be written: \"{}\"",
-           name);
-    const std::vector<StoredPart> parts =
-        tensor.is_coded() ? stored_parts(name, tensor.to(Device::cpu)) : std::vector<StoredPart>{{name, tensor}};
-    for (const StoredPart& part : parts) {
+  std::map<std::string, std::function<Tensor()>, std::less<>> makers;
+  for (const PendingTensor& one : tensors) {
+    if (one.dtype != DType::coded) {
+      descriptions.push_back({one.name, one.dtype, one.shape, {}});
+      makers.emplace(one.name, one.make);
+      continue;
+    }
+    const auto parts_of = [&one] { return stored_parts(one.name, one.make().to(Device::cpu)); };
+    const std::vector<StoredPart> parts = parts_of();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const StoredPart& part = parts[i];
       descriptions.push_back({part.name, part.tensor.dtype(), part.tensor.shape(), part.stored_type});
-      by_name.emplace(part.name, part.tensor);
+      makers.emplace(part.name, [parts_of, i] { return parts_of()[i].tensor; });
     }
   }
   const SafetensorsLayout layout = safetensors_layout(std::move(descriptions), metadata);
   AtomicFile file(path);
   file.write(layout.begin);
   for (const std::string& name : layout.order) {
-    const Tensor tensor = by_name.at(name).to(Device::cpu);
+    const Tensor tensor = makers.at(name)().to(Device::cpu);
     file.write(tensor.data<const std::byte>(), static_cast<std::size_t>(tensor.bytes()));
   }
   file.commit();
+}
+
+void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<PendingTensor> ready;
+  for (auto& [name, tensor] : tensors) ready.push_back(pending(std::move(name), std::move(tensor)));
+  write_one_by_one(path, ready, metadata);
 }
 
 }  // namespace lacuna

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -64,6 +65,15 @@ class SafetensorsFile {
 
 using NamedTensor = std::pair<std::string, Tensor>;
 
+/// A tensor that is made when its turn to be written comes, as a converted one of which only one is held at a time.
+struct PendingTensor {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  std::function<Tensor()> make;
+};
+PendingTensor pending(std::string name, Tensor tensor);
+
 struct TensorDescription {
   std::string name;
   DType dtype;
@@ -93,5 +103,8 @@ void write_part(const std::filesystem::path& path, const SafetensorsLayout& layo
 /// was there before stays as it was when the disk is full.
 void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
+/// The same of tensors that are made one after another.
+void write_one_by_one(const std::filesystem::path& path, const std::vector<PendingTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace lacuna

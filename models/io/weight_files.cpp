@@ -3,6 +3,7 @@
 #include "core/coded/codec.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "models/io/halves.h"
 #include "models/io/json_fields.h"
 
 #include <fmt/ranges.h>
@@ -145,13 +146,17 @@ SafetensorsEntry join(const std::string& name, const std::vector<const Safetenso
       reject("{}: {} is one of {} parts of {}, and another is missing", path.string(), (*present)->name, parts.size(),
              name);
     const Shape &shape = part->shape, &first = (*present)->shape;
-    if (shape.rank() == 0 || shape.rank() != first.rank() || part->dtype != (*present)->dtype || !part->dtype ||
+    const auto holds_numbers = [](const SafetensorsEntry& entry) {
+      return entry.dtype && (is_floating(*entry.dtype) || entry.format);
+    };
+    const bool alike = part->dtype == (*present)->dtype || (holds_numbers(*part) && holds_numbers(**present));
+    if (shape.rank() == 0 || shape.rank() != first.rank() || !alike || !part->dtype ||
         !std::equal(shape.begin() + 1, shape.end(), first.begin() + 1))
       reject("{}: expected {} {} {} and {} {} {} to be parts of one tensor", path.string(), (*present)->name,
              (*present)->stored_dtype, first, part->name, part->stored_dtype, shape);
     rows += shape[0];
     counts.push_back(shape.count());
-    if (part->format != whole.format) whole.dtype = DType::f32;
+    if (part->format != whole.format || part->dtype != whole.dtype) whole.dtype = DType::f32;
   }
   if (whole.format && (whole.dtype == DType::f32 || !can_join(*whole.format, counts))) {  // decoded by load
     whole.dtype = DType::f32;
@@ -195,7 +200,18 @@ void WeightFiles::add_shards(const fs::path& index) {
 }
 
 void WeightFiles::add(SafetensorsFile file) {
-  for (const SafetensorsEntry& entry : file.entries()) {
+  const fs::path low = file.path().parent_path() / low_halves_file;
+  std::error_code ignored;
+  if (file.path().filename() == "model.safetensors" && fs::exists(low, ignored))
+    low_halves_ = std::make_shared<const SafetensorsFile>(low);
+  for (SafetensorsEntry entry : file.entries()) {
+    if (low_halves_ && entry.dtype == DType::bf16) {
+      const SafetensorsEntry* const half = low_halves_->find(entry.name);
+      if (half == nullptr || half->dtype != DType::u8 || !(half->shape == Shape{entry.shape.count(), 2}))
+        reject("{}: expected the low halves of {} {} as U8 [{}, 2]", low.string(), entry.name, entry.shape,
+               entry.shape.count());
+      entry.dtype = DType::f32;
+    }
     const auto [other, is_new] = file_of_.emplace(entry.name, files_.size());
     if (!is_new)
       reject("{} and {} both hold \"{}\"", files_[other->second].path().string(), file.path().string(), entry.name);
@@ -254,7 +270,8 @@ void WeightFiles::rename(const TensorNames& names) {
 Tensor WeightFiles::load_stored(const std::string& name) const {
   const auto found = file_of_.find(name);
   expect(found != file_of_.end(), "{} holds no tensor \"{}\"", path_.string(), name);
-  return files_[found->second].load(name);
+  Tensor stored = files_[found->second].load(name);
+  return low_halves_ && stored.dtype() == DType::bf16 ? join_halves(stored, low_halves_->load(name)) : stored;
 }
 
 Tensor WeightFiles::load(std::string_view name) const {
@@ -263,10 +280,13 @@ Tensor WeightFiles::load(std::string_view name) const {
   if (found->second.size() == 1) return load_stored(found->second.front());
   const SafetensorsEntry& entry = *find(name);
   if (entry.format) {
-    std::vector<Tensor> parts;
-    for (const std::string& stored : found->second) parts.push_back(load_stored(stored));
     Tensor whole = Tensor::coded(entry.shape, *entry.format, Device::cpu);
-    join(parts, whole);
+    std::int64_t first = 0;
+    for (const std::string& stored : found->second) {
+      const Tensor part = load_stored(stored);
+      copy_part(part, first, whole);
+      first += part.count();
+    }
     return whole;
   }
   Tensor whole = Tensor::empty(entry.shape, *entry.dtype, Device::cpu);

@@ -6,13 +6,15 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lacuna {
 
-/// Tensors by name, from one safetensors file or several. Nothing but headers is in memory.
+/// Tensors by name, from one safetensors file or several. Nothing but headers is in memory. Weights in bf16 whose low
+/// halves lie beside them (models/io/halves.h) are f32.
 class WeightFiles {
  public:
   /// `path`: a safetensors file, the index of shards (`model.safetensors.index.json`), or a folder that holds
@@ -45,6 +47,7 @@ class WeightFiles {
   Tensor load_stored(const std::string& name) const;
 
   std::filesystem::path path_;
+  std::shared_ptr<const SafetensorsFile> low_halves_;  // null where there are none
   std::vector<SafetensorsFile> files_;
   std::vector<SafetensorsEntry> entries_;
   std::map<std::string, std::size_t, std::less<>> file_of_;                  // by stored name

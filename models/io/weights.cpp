@@ -246,26 +246,28 @@ LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOpti
     const bool as_it_is = stored.shape() == tensor.shape() || fits_counter(name, *entry);
     if (!as_it_is && stored.is_coded()) stored = stored.to(DType::f32);
     tensor.copy_from(as_it_is ? stored : adapted(model, *parameters.at(name), stored, options).tensor);
-    // Codes of values that are not finite are.
+    // An encoded value is finite even where the stored one is not.
     if (!options.as_saved && !is_finite(tensor.is_coded() ? stored : tensor))
       fail("{}: {} holds values that are not finite", file.path().string(), name);
   }
   return loaded;
 }
 
-std::vector<NamedTensor> converted(std::vector<NamedTensor> state, DType type) {
-  for (auto& [name, tensor] : state) {
-    if (!holds_numbers(tensor.dtype())) continue;
-    tensor = tensor.to(Device::cpu).to(type);
-    if (type != DType::f32 && !is_finite(tensor.to(DType::f32)))
-      reject("{} has values that {} cannot hold: write f32", name, name_of(type));
-  }
-  return state;
+PendingTensor converted(const std::string& name, const Tensor& tensor, DType type) {
+  if (!holds_numbers(tensor.dtype()) || tensor.dtype() == type) return pending(name, tensor);
+  return {name, type, tensor.shape(), [=] {
+            Tensor made = tensor.to(Device::cpu).to(type);
+            if (type != DType::f32 && !is_finite(made.to(DType::f32)))
+              reject("{} has values that {} cannot hold: write f32", name, name_of(type));
+            return made;
+          }};
 }
 
 void save_weights(const Module& model, const std::filesystem::path& path, DType type) {
-  const std::vector<NamedTensor> state = state_of(model);
-  write_safetensors(path, type == DType::f32 ? state : converted(state, type), {{"format", "pt"}});
+  std::vector<PendingTensor> tensors;
+  for (const auto& [name, tensor] : state_of(model))
+    tensors.push_back(tensor.is_coded() ? pending(name, tensor) : converted(name, tensor, type));
+  write_one_by_one(path, tensors, {{"format", "pt"}});
 }
 
 }  // namespace lacuna

@@ -44,10 +44,10 @@ LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOpti
 /// Parameters and buffers by name; the tensors are the model's own.
 std::vector<NamedTensor> state_of(const Module& model);
 
-/// The tensors of numbers as `type`, decoded where they are in few bits; counters as they are. Refuses values that are
-/// beyond the range of the type.
-std::vector<NamedTensor> converted(std::vector<NamedTensor> state, DType type);
-/// Writes the state as a file that timm loads; in f32 as it is, weights in few bits included.
+/// The tensor as `type`, decoded where it is in few bits; a counter as it is. Refuses values beyond the range of the
+/// type once it is made.
+PendingTensor converted(const std::string& name, const Tensor& tensor, DType type);
+/// Writes the state as a file that timm loads, floats as `type`; weights in few bits stay as they are.
 void save_weights(const Module& model, const std::filesystem::path& path, DType type = DType::f32);
 
 }  // namespace lacuna

@@ -3,6 +3,7 @@
 #include "core/ledger.h"
 #include "core/random.h"
 #include "models/io/coded_entries.h"
+#include "models/io/halves.h"
 #include "models/io/weights.h"
 #include "nn/weight_formats.h"
 #include "tests/models/tiny_models.h"
@@ -99,6 +100,30 @@ TEST_CASE("parts of a weight in few bits that do not fit each other are refused"
   refuses([&](auto& parts) { state(parts, "float32", "float8"); }, "float8");
   refuses([&](auto& parts) { state(parts, "{", "["); }, "JSON");
   refuses([&](auto& parts) { part(parts, "__nf4").name = name + ".quant_state.other__nf5"; }, "not known");
+}
+
+TEST_CASE("files of converted weights are written tensor by tensor, and refuse what their type cannot hold") {
+  const TemporaryFolder folder;
+  const std::unique_ptr<Model> model = build_model("vit_tiny_patch16_224", {}, {});
+  std::int64_t largest = 0;
+  for (const Parameter* const parameter : model->parameters()) largest = std::max(largest, parameter->tensor().bytes());
+  Ledger& account = ledger(Device::cpu);
+  const auto extra = [&](const std::function<void()>& write) {
+    const std::int64_t before = account.total();
+    account.reset_peak();
+    write();
+    return account.peak() - before;
+  };
+  CHECK(extra([&] { save_halves(*model, folder.path()); }) <= largest);
+  for (const DType type : {DType::f32, DType::bf16, DType::f16})
+    CHECK(extra([&] { save_weights(*model, folder / "w.safetensors", type); }) <= 2 * largest);
+  const WeightFiles files(folder / "model.safetensors");
+  for (const auto& [name, tensor] : state_of(*model)) CHECK(same_bytes(files.load(name), tensor));
+
+  const Tensor& bias = model->parameters().back()->tensor();
+  bias.fill(3.4e38);
+  for (const DType type : {DType::bf16, DType::f16})
+    CHECK_THROWS_WITH_AS(save_weights(*model, folder / "r.safetensors", type), doctest::Contains("cannot hold"), Error);
 }
 
 TEST_CASE("loading weights in few bits holds no more than one tensor in f32 and its copy above the result") {

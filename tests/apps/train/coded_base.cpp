@@ -10,15 +10,16 @@ std::string wide_vit(int width = 64) {
   return wide.replace(wide.find("embed_dim: 8"), 12, "embed_dim: " + std::to_string(width));
 }
 
-/// Quantizes the matrices of a folder as bitsandbytes does.
-void quantize(const fs::path& folder, const WeightFormat& format) {
+/// Quantizes the matrices of a folder as bitsandbytes does, but for those with `skipped` in their names.
+void quantize(const fs::path& folder, const WeightFormat& format, std::string_view skipped) {
   const fs::path path = folder / "model.safetensors";
   std::vector<NamedTensor> tensors;
   {
     const SafetensorsFile file(path);
     for (const SafetensorsEntry& entry : file.entries()) {
       Tensor tensor = file.load(entry.name);
-      if (tensor.shape().rank() == 2 && tensor.count() >= 4096) {
+      const bool skips = !skipped.empty() && entry.name.find(skipped) != std::string::npos;
+      if (!skips && tensor.shape().rank() == 2 && tensor.count() >= 4096) {
         const Tensor coded = Tensor::coded(tensor.shape(), format, Device::cpu);
         coded.copy_from(tensor);
         tensor = coded;
@@ -47,12 +48,16 @@ std::set<std::string> stored_types(const fs::path& file) {
 TEST_CASE("train: a folder in few bits stays in them where it is frozen") {
   WeightFormat format = format_in_4_bits(WeightCode::nf4);
   format.rounding = DType::bf16;
-  for (const std::string library : {"timm", "transformers"}) {  // the latter holds q, k and v by themselves
+  // transformers' folders hold q, k and v by themselves, and some of them may be left in f32.
+  const std::pair<std::string, std::string_view> folders[] = {
+      {"timm", ""}, {"transformers", ""}, {"transformers", ".key."}};
+  for (const auto& [library, skipped] : folders) {
     CAPTURE(library);
+    CAPTURE(skipped);
     const TemporaryFolder folder(wide_vit());
     test::run(folder, train({"train.steps=1", "output.dir=r"}));
     test::run(folder, {"export", "r", "base", "--format", library});
-    quantize(folder / "base", format);
+    quantize(folder / "base", format, skipped);
     const auto with = [&](std::vector<std::string> more) {
       more.insert(more.end(), {"-c", "c.yaml", "model.from=base"});
       return more;
@@ -63,7 +68,8 @@ TEST_CASE("train: a folder in few bits stays in them where it is frozen") {
     const nlohmann::json kept = types("freeze.weights=[]"), decoded = types("freeze.weights=f32");
     CHECK(kept.contains("nf4"));
     CHECK_FALSE(decoded.contains("nf4"));
-    CHECK(kept.at("f32").at("bytes").get<std::int64_t>() < decoded.at("f32").at("bytes").get<std::int64_t>() / 3);
+    CHECK(kept.at("f32").at("bytes").get<std::int64_t>() <
+          decoded.at("f32").at("bytes").get<std::int64_t>() / (skipped.empty() ? 3 : 2));
     // The same values, in the file's bits or decoded.
     const double loss = loss_of(folder, with({}));
     CHECK(loss == doctest::Approx(loss_of(folder, with({"freeze.weights=f32"}))).epsilon(1e-5));
@@ -105,6 +111,11 @@ TEST_CASE("train: biases, heads on features and a student learn beside weights i
   check_same_checkpoint(folder, "whole", "parts");
   CHECK(stored_types(folder / "whole/last/model.safetensors").contains("nf4"));
   check_refused(folder, {"train", "--resume", "whole", "train.epochs=4", "freeze.weights=[]"}, {"freeze.weights"});
+  // What was trained would be encoded.
+  test::run(folder, train({from, "freeze={train: [\"blocks.1.*\", \"@head\"], weights: nf4}", "output.dir=block"}));
+  check_refused(folder, {"train", "--resume", "block", "train.epochs=4", "freeze.train=[\"@head\"]"},
+                {"freeze.weights"});
+  test::run(folder, {"train", "--resume", "parts", "train.epochs=4", "freeze.weights=[\"*=nf4\"]"});
   check_refused(folder, {"train", "--resume", "base", "train.epochs=4", "train.weights=bf16"}, {"train.weights"});
   CHECK(loss_of(folder, {"whole/last"}) ==
         doctest::Approx(read_json(folder / "whole/summary.json").at("val_loss").get<double>()));
@@ -136,11 +147,12 @@ TEST_CASE("train: checkpoints in bf16 go on to the bits of those in f32") {
     test::run(folder, train({more, "output.dir=parts", in_bf16, "train.steps=5"}));
     CHECK(stored_types(folder / "parts/last/model.safetensors") == std::set<std::string>{"BF16"});
     test::run(folder, {"train", "--resume", "parts", "train.steps=0"});
+    const double loss = read_json(folder / "parts/summary.json").at("val_loss");
+    CHECK(loss_of(folder, {"parts/last"}) == loss);
+    CHECK(loss_of(folder, {"-c", "c.yaml", "model.from=parts/last"}) == loss);
     CHECK(read_file(folder / "whole/last/optimizer.safetensors") ==
           read_file(folder / "parts/last/optimizer.safetensors"));
     CHECK(noted(folder / "whole").back() == noted(folder / "parts").back());
-    CHECK(loss_of(folder, {"parts/last"}) ==
-          doctest::Approx(read_json(folder / "whole/summary.json").at("val_loss").get<double>()).epsilon(1e-2));
     // Back in f32.
     test::run(folder, {"train", "--resume", "parts", "train.epochs=4", "output.weights=f32"});
     test::run(folder, {"train", "--resume", "whole", "train.epochs=4"});
@@ -186,6 +198,7 @@ TEST_CASE("train: types of frozen weights that have no effect are refused") {
   const TemporaryFolder folder(vit);
   check_refusals(folder, train({}),
                  {{"freeze.weights=nf4", "freeze.weights"},
+                  {"freeze.weights=auto\nmemory.budget=1GiB", "auto"},
                   {"freeze.weights=f8", "f8"},
                   {"freeze.weights=auto\nadapter.name=lora", "memory.budget"},
                   {"freeze.weights=[\"blocks.0.*=nf4\"]\nadapter.name=lora", "blocks.0"}});

@@ -1,0 +1,56 @@
+// Kernels of ops/attention/causal_attention.h. One call computes a block of consecutive sequences.
+#pragma once
+
+#include "core/kernel.h"
+#include "core/random.h"
+#include "core/tensor.h"
+#include "ops/shapes/sequences.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace lacuna {
+
+struct CausalArguments {
+  std::int64_t heads, kv_heads, head_dim;
+  double scale;
+  std::int64_t window;  // 0: none
+  double soft_cap;      // 0: none
+  const std::vector<double>& slopes;
+  double dropout;
+  RandomStream stream;
+  std::int64_t positions;
+  const Sequences &keys, &queries;
+  std::int64_t parts;                           // of the heads that share one of k: a thread has a part
+  std::int64_t first = 0, last = keys.count();  // the sequences of this call
+  Tensor q{}, k{}, v{};                         // [rows of these sequences, C]
+
+  std::int64_t group() const { return heads / kv_heads; }
+  /// The position of a sequence's first query.
+  std::int64_t first_query(std::int64_t i) const { return keys.length(i) - queries.length(i); }
+  /// The first key that a query sees; it sees all from there to its own.
+  std::int64_t first_key(std::int64_t query) const {
+    return window == 0 ? 0 : std::max<std::int64_t>(0, query - window + 1);
+  }
+};
+
+/// Rows of these sequences; undefined: a gradient that nobody wants.
+struct CausalGradients {
+  Tensor q{}, k{}, v{};
+  /// [2, parts, rows of k, kv_heads · head_dim] in the compute type if there are several parts, whose sums for k and v
+  /// are added in order. Of the CPU alone.
+  Tensor partial{};
+};
+
+/// Elements of the compute type that one thread of the CPU works in; none on cuda.
+std::int64_t causal_forward_workspace(const CausalArguments& a, DType dtype, Device device);
+std::int64_t causal_backward_workspace(const CausalArguments& a, DType dtype, Device device);
+
+/// y [rows of q, heads · head_dim]; workspace [threads, C].
+inline constinit Kernel<void(const CausalArguments& a, const Tensor& y, const Tensor& workspace)> causal_forward{
+    "causal_attention"};
+inline constinit Kernel<void(const CausalArguments& a, const Tensor& dy, const CausalGradients& to,
+                             const Tensor& workspace)>
+    causal_backward{"causal_attention backward"};
+
+}  // namespace lacuna

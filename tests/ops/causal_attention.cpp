@@ -1,0 +1,150 @@
+#include "ops/attention/causal_attention.h"
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "ops/attention/sequence_attention.h"
+#include "ops/operand.h"
+#include "tests/ops/op_run.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+/// The definition, without dropout and padding, for one head of one sequence at a time.
+std::vector<double> by_definition(const CausalAttention& op, const std::array<Tensor, 3>& inputs) {
+  const Sequences& keys = *op.sequences;
+  const Sequences& queries = op.queries == nullptr ? keys : *op.queries;
+  const std::vector<double> q = inputs[0].to_vector(), k = inputs[1].to_vector(), v = inputs[2].to_vector();
+  const std::int64_t d = inputs[1].shape().back() / op.kv_heads;
+  std::vector<double> y(q.size());
+  const auto at = [&](const std::vector<double>& of, std::int64_t row, std::int64_t heads, std::int64_t head,
+                      std::int64_t c) { return of[static_cast<std::size_t>((row * heads + head) * d + c)]; };
+  for (std::int64_t n = 0; n < keys.count(); ++n)
+    for (std::int64_t i = 0; i < queries.length(n); ++i)
+      for (std::int64_t h = 0; h < op.heads; ++h) {
+        const std::int64_t query = keys.length(n) - queries.length(n) + i, kv = h / (op.heads / op.kv_heads);
+        double total = 0;
+        std::vector<double> sums(static_cast<std::size_t>(d));
+        for (std::int64_t j = 0; j <= query; ++j) {
+          if (op.window > 0 && query - j >= op.window) continue;
+          double score = 0;
+          for (std::int64_t c = 0; c < d; ++c)
+            score += at(q, queries.begin(n) + i, op.heads, h, c) * at(k, keys.begin(n) + j, op.kv_heads, kv, c);
+          score *= op.scale != 0 ? op.scale : 1 / std::sqrt(static_cast<double>(d));
+          if (op.soft_cap > 0) score = op.soft_cap * std::tanh(score / op.soft_cap);
+          if (!op.alibi.empty()) score += op.alibi[static_cast<std::size_t>(h)] * static_cast<double>(j - query);
+          const double p = std::exp(score);
+          total += p;
+          for (std::int64_t c = 0; c < d; ++c)
+            sums[static_cast<std::size_t>(c)] += p * at(v, keys.begin(n) + j, op.kv_heads, kv, c);
+        }
+        for (std::int64_t c = 0; c < d; ++c)
+          y[static_cast<std::size_t>(((queries.begin(n) + i) * op.heads + h) * d + c)] =
+              sums[static_cast<std::size_t>(c)] / total;
+      }
+  return y;
+}
+
+std::array<Tensor, 3> inputs_of(const CausalAttention& op, std::int64_t d, DType dtype) {
+  const std::int64_t rows = op.sequences->rows(), asked = (op.queries == nullptr ? op.sequences : op.queries)->rows();
+  return {sample_values({1, asked, op.heads * d}, dtype, 1), sample_values({1, rows, op.kv_heads * d}, dtype, 2),
+          sample_values({1, rows, op.kv_heads * d}, dtype, 3)};
+}
+SequencesPtr packed(const std::vector<std::int64_t>& offsets) { return Sequences::packed(offsets); }
+
+}  // namespace
+
+TEST_CASE("causal attention is what its definition says") {
+  const struct {
+    const char* name;
+    std::int64_t head_dim;
+    CausalAttention op;
+  } cases[] = {
+      {"plain", 7, {.heads = 2, .kv_heads = 2, .sequences = packed({0, 5, 6, 19})}},
+      {"grouped, long", 64, {.heads = 6, .kv_heads = 2, .sequences = packed({0, 1, 300})}},
+      {"window", 16, {.heads = 2, .kv_heads = 1, .sequences = packed({0, 260, 290}), .window = 50}},
+      {"window of one key", 8, {.heads = 1, .kv_heads = 1, .sequences = packed({0, 90}), .window = 1}},
+      {"soft cap", 32, {.heads = 4, .kv_heads = 2, .sequences = packed({0, 100}), .scale = 1, .soft_cap = 5}},
+      {"slopes", 12, {.heads = 6, .kv_heads = 6, .sequences = packed({0, 70, 150}), .alibi = alibi_slopes(6)}},
+      {"last queries, window",
+       8,
+       {.heads = 4, .kv_heads = 2, .sequences = packed({0, 90, 100}), .queries = packed({0, 20, 21}), .window = 33}},
+      {"one query",
+       80,
+       {.heads = 71,
+        .kv_heads = 1,
+        .sequences = packed({0, 500}),
+        .queries = packed({0, 1}),
+        .alibi = alibi_slopes(71)}},
+      {"one query, window",
+       8,
+       {.heads = 4, .kv_heads = 2, .sequences = packed({0, 99}), .queries = packed({0, 1}), .window = 37}},
+  };
+  for (const int count : {1, 3}) {
+    const ThreadCountScope scope(count);
+    for (const auto& one : cases) {
+      CAPTURE(one.name);
+      const auto exact = inputs_of(one.op, one.head_dim, DType::f64);
+      const std::vector<double> expected = by_definition(one.op, exact);
+      const Tensor wanted = Tensor::from(std::span<const double>(expected), exact[0].shape());
+      CHECK(relative_error(one.op.forward(exact), wanted) < 1e-12);
+      CHECK(relative_error(one.op.forward(inputs_of(one.op, one.head_dim, DType::f32)), wanted) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("causal attention of the last token is attention of one query to all keys") {
+  const CausalAttention causal{.heads = 2, .kv_heads = 2, .sequences = packed({0, 40}), .queries = packed({0, 1})};
+  const auto inputs = inputs_of(causal, 8, DType::f64);
+  const SequenceAttention all{.heads = 2, .sequences = packed({0, 40}), .queries = 1};
+  CHECK(relative_error(causal.forward(inputs), all.forward(inputs)) < 1e-12);
+}
+
+TEST_CASE("a token's output does not depend on tokens after it, to the bit") {
+  const CausalAttention op{.heads = 2, .kv_heads = 1, .sequences = packed({0, 130})};
+  auto inputs = inputs_of(op, 16, DType::f32);
+  const std::vector<double> before = op.forward(inputs).to_vector();
+  for (const std::size_t i : {0, 1, 2}) {
+    const std::int64_t last = inputs[i].rows() - 1;
+    inputs[i].row_range(last, last + 1).fill(3);
+  }
+  const std::vector<double> after = op.forward(inputs).to_vector();
+  for (std::size_t i = 0; i < before.size() - 32; ++i) REQUIRE(before[i] == after[i]);
+}
+
+TEST_CASE("a cache gives the outputs of one pass") {
+  CausalAttention op{.heads = 4, .kv_heads = 2, .sequences = packed({0, 60}), .window = 25};
+  const auto inputs = inputs_of(op, 8, DType::f64);
+  const Tensor whole = op.forward(inputs);
+  for (const std::int64_t rows : {1, 7}) {
+    op.queries = packed({0, rows});
+    const Tensor q = inputs[0].row_range(60 - rows, 60).reshape({1, rows, 32});
+    CHECK(relative_error(op.forward(std::array{q, inputs[1], inputs[2]}), whole.row_range(60 - rows, 60)) < 1e-12);
+  }
+}
+
+TEST_CASE("causal attention refuses what does not fit") {
+  const auto run = [](const CausalAttention& op, std::int64_t head_dim) {
+    op.forward(inputs_of(op, head_dim, DType::f32));
+  };
+  CHECK_THROWS_WITH_AS(run({.heads = 3, .kv_heads = 2, .sequences = packed({0, 4})}, 2),
+                       doctest::Contains("multiple of kv_heads"), Error);
+  CHECK_THROWS_WITH_AS(run({.sequences = packed({0, 4}), .queries = packed({0, 5})}, 2),
+                       doctest::Contains("5 queries for 4 keys"), Error);
+  CHECK_THROWS_WITH_AS(run({.heads = 2, .kv_heads = 2, .sequences = packed({0, 4}), .alibi = {1}}, 2),
+                       doctest::Contains("a slope for each of 2 heads"), Error);
+  CHECK_THROWS_WITH_AS(run({.sequences = packed({0, 4}), .dropout = 0.1, .positions = 3}, 2),
+                       doctest::Contains("4 positions"), Error);
+}
+
+TEST_CASE("ALiBi's slopes of 6 heads") {
+  const std::vector<double> expected{0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125};
+  CHECK(alibi_slopes(6) == expected);
+}
+
+}  // namespace lacuna

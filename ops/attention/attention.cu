@@ -23,13 +23,6 @@ struct HeadRows {
   }
 };
 
-/// One copy of the generator's rounds, however often a kernel unrolls its loops.
-[[gnu::noinline]] LACUNA_DEVICE std::uint32_t draw(const RandomStream& stream, std::uint64_t sample,
-                                                   std::int64_t element) {
-  return stream.now().draw_of_sample(sample,
-                                     static_cast<std::uint32_t>(element / 4))[static_cast<std::size_t>(element % 4)];
-}
-
 template <class T, int packs>
 struct Pass {
   static constexpr int threads = block_threads;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/block.h"
+#include "core/random.h"
 
 #include <cmath>
 #include <cstdint>
@@ -165,6 +166,13 @@ struct RowSums {
   /// The logarithm to base 2 of the row's sum of powers.
   LACUNA_DEVICE float log_sum(int i) const { return largest[i] + log2f(total[i]); }
 };
+
+/// One copy of the generator's rounds, however often a kernel unrolls its loops.
+[[gnu::noinline]] LACUNA_DEVICE inline std::uint32_t draw(const RandomStream& stream, std::uint64_t sample,
+                                                          std::int64_t element) {
+  return stream.now().draw_of_sample(sample,
+                                     static_cast<std::uint32_t>(element / 4))[static_cast<std::size_t>(element % 4)];
+}
 
 /// Calls f.template operator()<T, packs>() for the type of the tokens and the head dimension, at most 128.
 template <class F>

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <thread>
 
 namespace lacuna::test {
@@ -91,6 +92,28 @@ TEST_CASE("sweep: saved bytes by path add up to what is saved") {
     CHECK(sum == result.at("memory").at("saved"));
     CHECK(result.at("saved_by_path").contains("blocks.1.mlp.fc1"));
   }
+}
+
+TEST_CASE("sweep: cases store frozen weights in types of their own") {
+  const TemporaryFolder folder;
+  write_inputs(folder,
+               "command: plan\nconfig: c.yaml\n"
+               "overrides: {adapter.name: lora, model.embed_dim: 64}\n"
+               "grid:\n  freeze.weights: [f32, bf16, [int8], [\"blocks.1.*=nf4\", int8]]\n"
+               "output: {dir: out}\n");
+  const CommandResult result = sweep(folder);
+  INFO(result.error);
+  REQUIRE(result.code == 0);
+  std::vector<std::set<std::string>> types;
+  std::vector<std::int64_t> bytes;
+  const nlohmann::json all = read_json(folder / "out/sweep.json");
+  for (const nlohmann::json& one : all.at("cases")) {
+    std::set<std::string>& of_case = types.emplace_back();
+    for (const auto& [type, stored] : one.at("result").at("weights").items()) of_case.insert(type);
+    bytes.push_back(one.at("result").at("memory").at("parameters"));
+  }
+  CHECK(nlohmann::json(types).dump() == R"([["f32"],["bf16","f32"],["f32","int8"],["f32","int8","nf4"]])");
+  CHECK(std::ranges::is_sorted(bytes, std::greater()));
 }
 
 TEST_CASE("sweep: the CSV gives back what has commas, quotes and line breaks in it") {

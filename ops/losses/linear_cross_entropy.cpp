@@ -1,13 +1,19 @@
 #include "ops/losses/linear_cross_entropy.h"
 
 #include "core/math.h"
+#include "core/planned_device.h"
+#include "ops/arithmetic/arithmetic_kernels.h"
 #include "ops/kernels/rowwise.h"
+#include "ops/losses/soft_cap.h"
 #include "ops/operand.h"
 #include "ops/products/gemm.h"
 #include "ops/products/linear_kernels.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <span>
+#include <vector>
 
 namespace lacuna {
 namespace {
@@ -52,11 +58,13 @@ void losses_on_cpu(double smoothing, std::int64_t ignored, const Tensor& logits,
 }
 
 template <class C>
-void gradient_on_cpu(double smoothing, std::int64_t ignored, const Tensor& dy, const Tensor& labels,
+void gradient_on_cpu(double smoothing, std::int64_t ignored, double soft_cap, const Tensor& dy, const Tensor& labels,
                      const Tensor& all_labels, const Tensor& logits) {
   const std::int64_t n = logits.shape().back();
   const auto kept = static_cast<C>(1 - smoothing), uniform = static_cast<C>(smoothing / static_cast<double>(n));
   const C scale = *dy.data<C>() / static_cast<C>(std::max<std::int64_t>(1, counted_rows(all_labels, ignored)));
+  const C bound = soft_cap == 0 ? C(0) : static_cast<C>(1 / soft_cap);
+  const auto slope = [bound](C value) { return C(1) - (bound * value) * (bound * value); };  // of the soft cap
   C* const z = logits.data<C>();
   const auto* const label = labels.data<std::int64_t>();
   parallel_for(labels.count(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
@@ -66,10 +74,10 @@ void gradient_on_cpu(double smoothing, std::int64_t ignored, const Tensor& dy, c
         std::fill_n(in, n, C(0));
         continue;
       }
-      const C log_sum = log_sum_of(n, in);
+      const C log_sum = log_sum_of(n, in), of_label = scale * slope(in[label[row]]) * kept;
 #pragma GCC ivdep
-      for (std::int64_t i = 0; i < n; ++i) in[i] = scale * (math::exp(in[i] - log_sum) - uniform);
-      in[label[row]] -= scale * kept;
+      for (std::int64_t i = 0; i < n; ++i) in[i] = scale * slope(in[i]) * (math::exp(in[i] - log_sum) - uniform);
+      in[label[row]] -= of_label;
     }
   });
 }
@@ -103,24 +111,109 @@ const RegisterKernel cpu_mean{linear_cross_entropy_mean, DeviceKind::cpu,
                                 loss.fill(sum.item() / static_cast<double>(counted));
                               }};
 const RegisterKernel cpu_gradient{linear_cross_entropy_gradient, DeviceKind::cpu,
-                                  [](double smoothing, std::int64_t ignored, const Tensor& dy, const Tensor& labels,
-                                     const Tensor& all_labels, const Tensor& logits) {
+                                  [](double smoothing, std::int64_t ignored, double soft_cap, const Tensor& dy,
+                                     const Tensor& labels, const Tensor& all_labels, const Tensor& logits) {
                                     with_type(logits, [&]<class C>(Type<C>) {
-                                      gradient_on_cpu<C>(smoothing, ignored, dy, labels, all_labels, logits);
+                                      gradient_on_cpu<C>(smoothing, ignored, soft_cap, dy, labels, all_labels, logits);
                                     });
                                   }};
+const RegisterKernel cpu_cap{cap_logits, DeviceKind::cpu, [](double soft_cap, const Tensor& logits) {
+                               with_type(logits, [&]<class C>(Type<C>) {
+                                 map(logits.count(), formula::SoftCap{soft_cap}, logits.data<C>(), logits.data<C>());
+                               });
+                             }};
 
-/// Calls f(begin, end, logits [end - begin, V]) for blocks of rows of x; the logits are in the compute type.
-template <class F>
-void for_logits(const Operand& x, const Tensor& weight, const Tensor& bias, const F& f) {
-  const std::int64_t rows = x.shape().rows(), classes = weight.shape()[0];
-  const std::int64_t step = std::min(rows, logit_rows(classes));
-  const Tensor memory = Tensor::empty({step, classes}, compute_type(x.dtype()), weight.device(), Purpose::workspace);
-  for (std::int64_t begin = 0; begin < rows; begin += step) {
-    const std::int64_t end = std::min(rows, begin + step);
-    const Tensor in = x.rows(begin, end), logits = memory.leading(0, end - begin);
-    gemm(Matrix(in), Matrix(weight).t(), Matrix(logits), {.bias = bias});
-    f(begin, end, in, logits);
+/// Rows of x whose logits exist at a time.
+struct LogitBlock {
+  Tensor x, labels, logits;            // [n, K], [n], [n, V] in the compute type
+  std::int64_t begin;                  // the first row, if they follow each other
+  std::span<const std::int64_t> rows;  // otherwise: their numbers
+  bool is_gathered() const { return !rows.empty(); }
+};
+
+/// The rows that count, on the CPU; on other devices, where labels cannot be read, all.
+class CountedRows {
+ public:
+  CountedRows(const Tensor& labels, std::int64_t ignored)
+      : labels_(labels.reshape({labels.count()})), ignored_(ignored) {
+    const bool reads = labels.device() == Device::cpu;
+    const auto* const label = reads ? labels.data<const std::int64_t>() : nullptr;
+    for (std::int64_t i = 0; i < labels.count(); ++i)
+      if (!reads || label[i] != ignored) rows_.push_back(i);
+  }
+  std::int64_t count() const { return static_cast<std::int64_t>(rows_.size()); }
+  bool are_all() const { return count() == labels_.count(); }
+
+  /// Calls f(LogitBlock) for all of them.
+  template <class F>
+  void for_logits(const Operand& x, const Tensor& weight, const Tensor& bias, double soft_cap, const F& f) const {
+    const std::int64_t classes = weight.shape()[0], step = std::min(labels_.count(), logit_rows(classes));
+    const Tensor memory = workspace({step, classes}, compute_type(x.dtype()));
+    const bool gathers = !computes_on_cuda(labels_.device());
+    const Tensor some = gathers ? workspace({step, x.shape().back()}, x.dtype()) : Tensor();
+    const Tensor some_labels = gathers ? workspace({step}, DType::i64) : Tensor();
+    for (std::int64_t first = 0; first < count(); first += step) {
+      const std::int64_t n = std::min(step, count() - first);
+      // The first block has all its rows, so that what it takes is known without the labels.
+      const std::int64_t height = first == 0 ? step : n;
+      const std::span rows = std::span(rows_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(n));
+      LogitBlock block{.x = {}, .labels = {}, .logits = memory.leading(0, height), .begin = rows.front(), .rows = {}};
+      if (n == height && rows.back() - rows.front() + 1 == n) {
+        block.x = x.rows(block.begin, block.begin + n);
+        block.labels = labels_.leading(block.begin, block.begin + n);
+      } else {
+        block.rows = rows;
+        block.x = some.leading(0, height);
+        block.labels = some_labels.leading(0, height);
+        gather(x, rows, step, block);
+      }
+      gemm(Matrix(block.x), Matrix(weight).t(), Matrix(block.logits), {.bias = bias});
+      if (soft_cap != 0) cap_logits(block.logits.device(), soft_cap, block.logits);
+      f(block);
+    }
+  }
+
+ private:
+  Tensor workspace(const Shape& shape, DType dtype) const {
+    return Tensor::empty(shape, dtype, labels_.device(), Purpose::workspace);
+  }
+  /// Copies rows and their labels into the block; those that it has beyond are zeros and count nothing. At most `most`
+  /// rows of x are decoded at a time.
+  void gather(const Operand& x, std::span<const std::int64_t> rows, std::int64_t most, const LogitBlock& block) const {
+    most = std::min(most, x.block_rows());
+    const std::int64_t row_bytes = x.shape().back() * size_of(x.dtype());
+    for (std::size_t i = 0; i < rows.size();) {
+      std::size_t end = i + 1;
+      while (end < rows.size() && rows[end] < rows[i] + most) ++end;
+      const std::int64_t begin = rows[i];
+      const Tensor values = x.rows(begin, rows[end - 1] + 1);
+      for (; i < end; ++i) {
+        std::memcpy(block.x.raw() + static_cast<std::int64_t>(i) * row_bytes,
+                    values.data<const std::byte>() + (rows[i] - begin) * row_bytes,
+                    static_cast<std::size_t>(row_bytes));
+        block.labels.data<std::int64_t>()[i] = labels_.data<const std::int64_t>()[rows[i]];
+      }
+    }
+    for (auto i = static_cast<std::int64_t>(rows.size()); i < block.x.rows(); ++i) {
+      std::memset(block.x.raw() + i * row_bytes, 0, static_cast<std::size_t>(row_bytes));
+      block.labels.data<std::int64_t>()[i] = ignored_;
+    }
+  }
+
+  Tensor labels_;  // [N]
+  std::int64_t ignored_;
+  std::vector<std::int64_t> rows_;
+};
+
+/// Writes or adds gathered rows to their places in `all`.
+void scatter(const Tensor& from, std::span<const std::int64_t> rows, bool add, const Tensor& all) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const Tensor row = from.row_range(at, at + 1), to = all.row_range(rows[i], rows[i] + 1);
+    if (add)
+      add_elements(all.device(), to, row, to);
+    else
+      to.copy_from(row);
   }
 }
 
@@ -151,11 +244,9 @@ Tensor LinearCrossEntropy::forward(std::span<const Tensor> inputs) const {
   const Tensor sum = Tensor::zeros({}, DType::f64, in.device(), Purpose::workspace);
   const Tensor losses =
       Tensor::empty({std::min(in.rows(), logit_rows(classes))}, compute, in.device(), Purpose::workspace);
-  const Tensor flat = label.reshape({label.count()});
-  for_logits(
-      Operand(in), w, inputs[bias], [&](std::int64_t begin, std::int64_t end, const Tensor&, const Tensor& logits) {
-        linear_cross_entropy_loss(in.device(), label_smoothing, ignored, logits, flat.leading(begin, end), losses, sum);
-      });
+  CountedRows(label, ignored).for_logits(Operand(in), w, inputs[bias], soft_cap, [&](const LogitBlock& block) {
+    linear_cross_entropy_loss(in.device(), label_smoothing, ignored, block.logits, block.labels, losses, sum);
+  });
   linear_cross_entropy_mean(in.device(), ignored, label, sum, loss);
   return loss;
 }
@@ -164,24 +255,31 @@ void LinearCrossEntropy::backward(Tensor dy, const Saved<LinearCrossEntropy>& sa
   const Operand in = saved.get<input(x)>();
   const Tensor w = saved.get<input(weight)>().whole(), label = saved.get<input(labels)>().whole();
   const Tensor b = saved.has<input(bias)>() ? saved.get<input(bias)>().whole() : Tensor();
-  const Tensor flat = label.reshape({label.count()});
+  const CountedRows counted(label, ignored);
   const DType parameters = compute_type(in.dtype());
   bool add_weight = grads[weight].defined(), add_bias = grads[bias].defined();
   const bool add_x = grads[x].defined();
-  const auto allocate = [&](int input, const Shape& shape, DType dtype) {
+  const auto allocate = [&](int input, const Shape& shape, DType dtype, bool covered) {
     if (!grads.wanted(input) || grads[input].defined()) return;
-    grads[input] =
-        (in.shape().rows() == 0 ? Tensor::zeros : Tensor::empty)(shape, dtype, w.device(), Purpose::transient);
+    grads[input] = (covered ? Tensor::empty : Tensor::zeros)(shape, dtype, w.device(), Purpose::transient);
   };
-  allocate(x, in.shape(), in.dtype());
-  allocate(weight, w.shape(), parameters);
-  allocate(bias, {w.shape()[0]}, parameters);
-  for_logits(in, w, b, [&](std::int64_t begin, std::int64_t end, const Tensor& rows, const Tensor& logits) {
-    linear_cross_entropy_gradient(w.device(), label_smoothing, ignored, dy, flat.leading(begin, end), label, logits);
-    if (grads.wanted(bias)) sum_rows(w.device(), logits, std::exchange(add_bias, true), grads[bias]);
+  allocate(x, in.shape(), in.dtype(), counted.are_all() && counted.count() > 0);
+  allocate(weight, w.shape(), parameters, counted.count() > 0);
+  allocate(bias, {w.shape()[0]}, parameters, counted.count() > 0);
+  counted.for_logits(in, w, b, soft_cap, [&](const LogitBlock& block) {
+    linear_cross_entropy_gradient(w.device(), label_smoothing, ignored, soft_cap, dy, block.labels, label,
+                                  block.logits);
+    if (grads.wanted(bias)) sum_rows(w.device(), block.logits, std::exchange(add_bias, true), grads[bias]);
     if (grads.wanted(weight))
-      gemm(Matrix(logits).t(), Matrix(rows), Matrix(grads[weight]), {.add = std::exchange(add_weight, true)});
-    if (grads.wanted(x)) gemm(Matrix(logits), Matrix(w), Matrix(grads[x].row_range(begin, end)), {.add = add_x});
+      gemm(Matrix(block.logits).t(), Matrix(block.x), Matrix(grads[weight]), {.add = std::exchange(add_weight, true)});
+    if (!grads.wanted(x)) return;
+    if (block.is_gathered()) {  // over the rows of x, which nobody reads any more
+      gemm(Matrix(block.logits), Matrix(w), Matrix(block.x));
+      scatter(block.x, block.rows, add_x, grads[x]);
+    } else {
+      const Tensor to = grads[x].row_range(block.begin, block.begin + block.logits.rows());
+      gemm(Matrix(block.logits), Matrix(w), Matrix(to), {.add = add_x});
+    }
   });
 }
 

@@ -1,6 +1,8 @@
 #include "ops/losses/linear_cross_entropy_cuda.h"
 
 #include "core/block.h"
+#include "ops/cuda/map_kernels.h"
+#include "ops/losses/soft_cap.h"
 
 namespace lacuna::cuda {
 namespace {
@@ -46,5 +48,7 @@ void add_to_sum(Stream stream, const float* losses, std::int64_t count, double* 
   run(stream, 1, AddToSum{losses, count, sum});
 }
 void divide_by_counted(Stream stream, const PerCounted& what) { run(stream, 1, DivideByCounted{what}); }
+
+template void map(Stream, DType, std::int64_t, const formula::SoftCap&, const void*, void*);
 
 }  // namespace lacuna::cuda

@@ -9,8 +9,9 @@ namespace lacuna {
 /// Cross entropy of softmax(x · weightᵀ + bias) against labels, mean over the rows that count: a scalar [], f32 (f64
 /// for an f64 x); 0 if no row counts. The logits [N, V] exist for a block of rows at a time only (Wijmans et al. 2025,
 /// "Cut your losses in large-vocabulary language models"). x: [N, K] or [1, N, K]; weight: [V, K]; bias: [V],
-/// optional; labels: i64 of N elements, each in [0, V), or `ignored` where a row does not count. Label smoothing as
-/// in CrossEntropy.
+/// optional; labels: i64 of N elements, each in [0, V), or `ignored` where a row does not count: the CPU computes no
+/// logits for it. Label smoothing as in CrossEntropy. soft_cap, if not 0: logits become soft_cap · tanh(logit /
+/// soft_cap).
 ///
 /// Backward computes the logits again: one matrix product more than the three of a step whose forward makes the
 /// gradients. Forward does not, since the gradient of the weight would be held through all of backward, an evaluation
@@ -19,6 +20,7 @@ struct LinearCrossEntropy {
   enum Input { x, weight, bias, labels };
   double label_smoothing = 0;
   std::int64_t ignored = -100;
+  double soft_cap = 0;
   static constexpr std::string_view name = "linear_cross_entropy";
   static constexpr std::array saves{Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight, bias}},
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x, weight, bias}},
@@ -44,9 +46,12 @@ inline constinit Kernel<void(double label_smoothing, std::int64_t ignored, const
 /// loss [] = sum / rows that count.
 inline constinit Kernel<void(std::int64_t ignored, const Tensor& labels, const Tensor& sum, const Tensor& loss)>
     linear_cross_entropy_mean{"linear_cross_entropy: mean"};
-/// Turns logits [n, V] into the gradients of the loss with respect to them. labels: of these rows; all_labels: of all.
-inline constinit Kernel<void(double label_smoothing, std::int64_t ignored, const Tensor& dy, const Tensor& labels,
-                             const Tensor& all_labels, const Tensor& logits)>
+/// logits = soft_cap · tanh(logits / soft_cap).
+inline constinit Kernel<void(double soft_cap, const Tensor& logits)> cap_logits{"linear_cross_entropy: soft cap"};
+/// Turns logits [n, V] into the gradients of the loss with respect to them, or with a soft cap to those before it.
+/// labels: of these rows; all_labels: of all.
+inline constinit Kernel<void(double label_smoothing, std::int64_t ignored, double soft_cap, const Tensor& dy,
+                             const Tensor& labels, const Tensor& all_labels, const Tensor& logits)>
     linear_cross_entropy_gradient{"linear_cross_entropy backward"};
 
 }  // namespace lacuna

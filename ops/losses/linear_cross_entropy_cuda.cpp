@@ -2,8 +2,10 @@
 
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "ops/cuda/map.h"
 #include "ops/losses/linear_cross_entropy.h"
 #include "ops/losses/loss_cuda.h"
+#include "ops/losses/soft_cap.h"
 
 namespace lacuna {
 namespace {
@@ -45,28 +47,34 @@ const RegisterKernel cuda_mean{linear_cross_entropy_mean, DeviceKind::cuda,
                                                           .to = loss.data<float>()});
                                }};
 
-const RegisterKernel cuda_gradient{linear_cross_entropy_gradient, DeviceKind::cuda,
-                                   [](double smoothing, std::int64_t ignored, const Tensor& dy, const Tensor& labels,
-                                      const Tensor& all_labels, const Tensor& logits) {
-                                     const Stream stream = stream_of(logits.device());
-                                     const Tensor scale =
-                                         Tensor::empty({1}, DType::f32, logits.device(), Purpose::workspace);
-                                     cuda::divide_by_counted(stream, {.labels = all_labels.data<const std::int64_t>(),
-                                                                      .count = all_labels.count(),
-                                                                      .ignored = ignored,
-                                                                      .value = dy.data<const float>(),
-                                                                      .value_in_f64 = nullptr,
-                                                                      .to = scale.data<float>()});
-                                     cuda::row_gradients(stream, logits.dtype(),
-                                                         {.logits = logits.data<const std::byte>(),
-                                                          .targets = targets_of(labels, smoothing, ignored),
-                                                          .log_sums = nullptr,
-                                                          .scale = scale.data<const float>(),
-                                                          .divisor = 1,
-                                                          .dz = logits.raw(),
-                                                          .rows = logits.rows(),
-                                                          .classes = logits.shape().back()});
-                                   }};
+const RegisterKernel cuda_gradient{
+    linear_cross_entropy_gradient, DeviceKind::cuda,
+    [](double smoothing, std::int64_t ignored, double soft_cap, const Tensor& dy, const Tensor& labels,
+       const Tensor& all_labels, const Tensor& logits) {
+      const Stream stream = stream_of(logits.device());
+      const Tensor scale = Tensor::empty({1}, DType::f32, logits.device(), Purpose::workspace);
+      cuda::divide_by_counted(stream, {.labels = all_labels.data<const std::int64_t>(),
+                                       .count = all_labels.count(),
+                                       .ignored = ignored,
+                                       .value = dy.data<const float>(),
+                                       .value_in_f64 = nullptr,
+                                       .to = scale.data<float>()});
+      cuda::row_gradients(stream, logits.dtype(),
+                          {.logits = logits.data<const std::byte>(),
+                           .targets = targets_of(labels, smoothing, ignored),
+                           .log_sums = nullptr,
+                           .scale = scale.data<const float>(),
+                           .divisor = 1,
+                           .dz = logits.raw(),
+                           .rows = logits.rows(),
+                           .classes = logits.shape().back(),
+                           .inverse_cap = soft_cap == 0 ? 0.0F : static_cast<float>(1 / soft_cap)});
+    }};
+
+const RegisterKernel cuda_cap{cap_logits, DeviceKind::cuda, [](double soft_cap, const Tensor& logits) {
+                                cuda::map(stream_of(logits.device()), logits.dtype(), logits.count(),
+                                          formula::SoftCap{soft_cap}, logits.data<const std::byte>(), logits.raw());
+                              }};
 
 }  // namespace
 }  // namespace lacuna

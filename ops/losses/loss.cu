@@ -83,7 +83,7 @@ struct Backward {
   Kept<T> logits;
   SmoothedTargets targets;
   const float *log_sums, *scale;
-  float divisor;
+  float divisor, inverse_cap;
   Written<T> dz;
   std::int64_t classes;
 
@@ -116,7 +116,10 @@ struct Backward {
       const Eight q = targets.at_row(row, classes, c);
       Eight out;
 #pragma unroll
-      for (int i = 0; i < 8; ++i) out[i] = ignored ? 0.0F : factor * (sum * math::exp(values[i] - log_sum) - q[i]);
+      for (int i = 0; i < 8; ++i) {
+        const float bent = inverse_cap * values[i];
+        out[i] = ignored ? 0.0F : factor * (1.0F - bent * bent) * (sum * math::exp(values[i] - log_sum) - q[i]);
+      }
       dz.set_row(row, classes, c, out);
     });
   }
@@ -147,6 +150,7 @@ void row_gradients(Stream stream, DType type, const RowGradients& what) {
                                .log_sums = what.log_sums,
                                .scale = what.scale,
                                .divisor = what.divisor,
+                               .inverse_cap = what.inverse_cap,
                                .dz = {what.dz, count},
                                .classes = what.classes});
     });

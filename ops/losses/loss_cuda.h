@@ -36,6 +36,7 @@ struct RowGradients {
   float divisor;
   void* dz;  // as logits, may be them
   std::int64_t rows, classes;
+  float inverse_cap = 0;  // not 0: logits went through a soft cap, and dz is the gradient before it
 };
 void row_gradients(Stream stream, DType type, const RowGradients& what);
 

@@ -76,9 +76,10 @@ const RegisterSample dropouts({.name = "dropout of sequences",
                                    },
                                .differentiable = {0}});
 
-OpSample classifier(std::string name, double smoothing, std::int64_t rows, std::int64_t classes, bool with_bias) {
+OpSample classifier(std::string name, double smoothing, std::int64_t rows, std::int64_t classes, bool with_bias,
+                    double soft_cap = 0) {
   return {.name = std::move(name),
-          .op = bound(LinearCrossEntropy{.label_smoothing = smoothing}),
+          .op = bound(LinearCrossEntropy{.label_smoothing = smoothing, .soft_cap = soft_cap}),
           .inputs =
               [=](DType dtype) {
                 std::vector<std::int64_t> labels;
@@ -94,6 +95,7 @@ OpSample classifier(std::string name, double smoothing, std::int64_t rows, std::
 const RegisterSample classifiers[] = {
     RegisterSample(classifier("linear_cross_entropy", 0, 8, 11, true)),
     RegisterSample(classifier("linear_cross_entropy, smoothed, no bias", 0.1, 7, 5, false)),
+    RegisterSample(classifier("linear_cross_entropy, soft cap", 0.1, 8, 11, true, 1.5)),
     RegisterSample(classifier("linear_cross_entropy, several blocks of rows", 0, 1100, 3, true))};
 
 const RegisterSample means[] = {

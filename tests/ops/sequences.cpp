@@ -178,6 +178,16 @@ TEST_CASE("sequences: linear and cross entropy in one op are the two ops, withou
         apply(op, Variable(x), Variable(w), Variable(b), labels(std::vector<std::int64_t>(6, -100))).tensor().item() ==
         0);
   }
+  // A soft cap changes the logits alone.
+  const double capped =
+      apply(LinearCrossEntropy{.soft_cap = 2}, Variable(x), Variable(w), Variable(b), labels({3, 0, 1, 10, 2, 7}))
+          .tensor()
+          .item();
+  std::vector<double> logits = linear(Variable(x), Variable(w), Variable(b)).tensor().to_vector();
+  for (double& logit : logits) logit = 2 * std::tanh(logit / 2);
+  const Tensor bent = Tensor::from(std::span<const double>(logits), {6, 11});
+  CHECK(capped ==
+        doctest::Approx(cross_entropy(Variable(bent), labels({3, 0, 1, 10, 2, 7})).tensor().item()).epsilon(1e-12));
   CHECK_THROWS_AS(apply(LinearCrossEntropy{}, Variable(x), Variable(w), Variable(b), labels({3, 0, 1, 11, 1, 1})),
                   Error);
 }

@@ -23,16 +23,18 @@ struct Convolution {
   auto operator<=>(const Convolution&) const = default;
 };
 
-/// y = softmax(scale · q·kᵀ) · v for each sample and head, in bf16 or f16. Rows of q, k and v (and of their gradients)
-/// are `stride` elements apart, samples `query_rows` or `keys` rows; y and dy are [samples, queries, heads · head_dim].
+/// y = softmax(scale · q·kᵀ) · v for each sample and head, in bf16 or f16. heads is a multiple of kv_heads: consecutive
+/// heads of q share one of k and v. causal: query i sees keys 0 to i. Rows of q, k and v (and of their gradients) are
+/// `stride` elements apart, samples `query_rows` or `keys` rows; y and dy are [samples, queries, heads · head_dim].
 struct DenseAttention {
   bool backward;
   DType dtype;
-  std::int64_t samples, heads, queries, keys, head_dim;
+  std::int64_t samples, heads, kv_heads, queries, keys, head_dim;
   std::int64_t query_rows;  // of a sample of q and dq: the queries come first
   std::int64_t q_stride, k_stride, v_stride;
   std::int64_t dq_stride, dk_stride, dv_stride;  // of backward
   float scale;
+  bool causal;
   auto operator<=>(const DenseAttention&) const = default;
 };
 struct DenseAttentionPointers {

@@ -1,16 +1,15 @@
-// Attention on cuda: by cuDNN in bf16 and f16 where there is nothing beside q, k and v; by kernels of our own for all
-// the rest. cuDNN's backward reads y and the logarithms of the sums, which are not saved: forward runs again for them.
+// Attention on cuda: by cuDNN in bf16 and f16 where there is nothing beside q, k and v (ops/attention/dense_cuda.h); by
+// kernels of our own for all the rest.
 #include "ops/attention/attention_cuda.h"
 
 #include "core/backend.h"
 #include "ops/attention/attention_kernels.h"
-#include "ops/cuda_libraries.h"
-#include "ops/dnn_cuda.h"
+#include "ops/attention/dense_cuda.h"
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
-#include <utility>
 
 namespace lacuna {
 namespace {
@@ -77,111 +76,26 @@ cuda::AttentionProblem problem_of(const AttentionArguments& a, const DeviceSeque
   return p;
 }
 
-constexpr std::int64_t cudnn_unit = 8;  // of head dimensions and strides, in elements
-
-bool is_dense(const AttentionArguments& a, DType dtype) {
-  const auto fits = [](const TokenColumns& columns) {
-    return columns.tokens.defined() && columns.first % cudnn_unit == 0 &&
-           columns.tokens.shape().back() % cudnn_unit == 0;
-  };
-  return uses_cudnn() && dtype != DType::f32 && !a.bias.defined() && !a.key_lengths.defined() && a.dropout == 0 &&
-         a.sequences == nullptr && a.head_dim % cudnn_unit == 0 && a.head_dim <= most_head_dim && fits(a.q) &&
-         fits(a.k) && fits(a.v);
-}
-
-std::int64_t stride_of(const TokenColumns& columns) { return columns.tokens.shape().back(); }
-std::byte* data_of(const TokenColumns& columns) {
-  return columns.tokens.raw() + columns.first * size_of(columns.tokens.dtype());
-}
-
-cuda::DenseAttention dense(const AttentionArguments& a, DType dtype) {
-  return {.backward = false,
-          .dtype = dtype,
-          .samples = a.samples,
-          .heads = a.heads,
-          .queries = a.queries,
-          .keys = a.keys,
-          .head_dim = a.head_dim,
-          .query_rows = a.query_rows,
-          .q_stride = stride_of(a.q),
-          .k_stride = stride_of(a.k),
-          .v_stride = stride_of(a.v),
-          .dq_stride = 0,
-          .dk_stride = 0,
-          .dv_stride = 0,
-          .scale = static_cast<float>(a.scale)};
-}
-
-void run_dense(Device device, const cuda::DenseAttention& what, const cuda::DenseAttentionPointers& pointers) {
-  const Tensor workspace = Tensor::empty({library_workspace}, DType::u8, device, Purpose::workspace);
-  cuda::attend(stream_of(device), device.index, what, pointers, workspace.raw());
-}
-
-/// The log-sums that forward returns beside y.
-Tensor log_sums_for(std::int64_t samples, const AttentionArguments& a, Device device) {
-  return Tensor::empty({samples, a.heads, a.queries}, DType::f32, device, Purpose::workspace);
-}
-
-/// False: cuDNN does not compute it.
-bool forward_by_cudnn(const AttentionArguments& a, const Tensor& y) {
-  const Device device = y.device();
-  if (!is_dense(a, y.dtype())) return false;
-  const cuda::DenseAttention what = dense(a, y.dtype());
-  if (!cuda::has_plan(device.index, what)) return false;
-  const Tensor log_sums = log_sums_for(a.samples, a, device);
-  run_dense(
-      device, what,
-      {.q = data_of(a.q), .k = data_of(a.k), .v = data_of(a.v), .y = y.raw(), .log_sums = log_sums.data<float>()});
-  return true;
-}
-
-bool backward_by_cudnn(const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to) {
-  const Device device = dy.device();
-  if (!is_dense(a, dy.dtype()) || !to.q.tokens.defined() || !to.k.tokens.defined() || !to.v.tokens.defined())
-    return false;
-  const std::int64_t part = std::min(a.samples, cuda::samples_at_once(dense(a, dy.dtype()))), rest = a.samples % part;
-  const auto plans_of = [&](std::int64_t samples) {
-    cuda::DenseAttention forward = dense(a, dy.dtype());
-    forward.samples = samples;
-    cuda::DenseAttention backward = forward;
-    backward.backward = true;
-    backward.dq_stride = stride_of(to.q);
-    backward.dk_stride = stride_of(to.k);
-    backward.dv_stride = stride_of(to.v);
-    return std::pair(forward, backward);
-  };
-  for (const std::int64_t samples : {part, rest == 0 ? part : rest}) {
-    const auto [forward, backward] = plans_of(samples);
-    if (!cuda::has_plan(device.index, forward) || !cuda::has_plan(device.index, backward)) return false;
-  }
-  const std::int64_t width = a.heads * a.head_dim;
-  const Tensor y = Tensor::empty({part * a.queries, width}, dy.dtype(), device, Purpose::workspace);
-  const Tensor log_sums = log_sums_for(part, a, device);
-  if (a.query_rows > a.queries) to.q.tokens.fill(0);  // rows that ask nothing
-  for (std::int64_t first = 0; first < a.samples; first += part) {
-    const std::int64_t samples = std::min(part, a.samples - first);
-    const auto [forward, backward] = plans_of(samples);
-    const auto from = [&](const TokenColumns& columns, std::int64_t rows) {
-      return data_of(columns) + first * rows * stride_of(columns) * size_of(dy.dtype());
-    };
-    cuda::DenseAttentionPointers pointers{.q = from(a.q, a.query_rows),
-                                          .k = from(a.k, a.keys),
-                                          .v = from(a.v, a.keys),
-                                          .y = y.raw(),
-                                          .log_sums = log_sums.data<float>()};
-    run_dense(device, forward, pointers);
-    pointers.dy = dy.data<const std::byte>() + first * a.queries * width * size_of(dy.dtype());
-    pointers.dq = from(to.q, a.query_rows);
-    pointers.dk = from(to.k, a.keys);
-    pointers.dv = from(to.v, a.keys);
-    run_dense(device, backward, pointers);
-  }
-  return true;
+/// What cuDNN can compute: there is nothing beside q, k and v.
+std::optional<DenseArguments> dense(const AttentionArguments& a) {
+  if (a.bias.defined() || a.key_lengths.defined() || a.dropout > 0 || a.sequences != nullptr) return std::nullopt;
+  return DenseArguments{.samples = a.samples,
+                        .heads = a.heads,
+                        .kv_heads = a.heads,
+                        .queries = a.queries,
+                        .keys = a.keys,
+                        .head_dim = a.head_dim,
+                        .query_rows = a.query_rows,
+                        .scale = a.scale,
+                        .causal = false,
+                        .q = a.q,
+                        .k = a.k,
+                        .v = a.v};
 }
 
 const RegisterKernel cuda_forward{
     attention_forward, DeviceKind::cuda, [](const AttentionArguments& a, const Tensor& y, const Tensor&) {
-      if (forward_by_cudnn(a, y)) return;
+      if (const auto what = dense(a); what.has_value() && forward_by_cudnn(*what, y)) return;
       const DeviceSequences sequences(a, y.device());
       const cuda::AttentionProblem p = problem_of(a, sequences);
       cuda::attention_forward(stream_of(y.device()), y.dtype(), p,
@@ -191,7 +105,7 @@ const RegisterKernel cuda_forward{
 const RegisterKernel cuda_backward{
     attention_backward, DeviceKind::cuda,
     [](const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to, const Tensor&) {
-      if (backward_by_cudnn(a, dy, to)) return;
+      if (const auto what = dense(a); what.has_value() && backward_by_cudnn(*what, dy, to.q, to.k, to.v)) return;
       const DeviceSequences sequences(a, dy.device());
       const cuda::AttentionProblem p = problem_of(a, sequences);
       const std::int64_t *const of_keys = p.k.offsets, *const of_queries = p.q.offsets;

@@ -3,8 +3,11 @@
 #include "core/backend.h"
 #include "core/error.h"
 #include "ops/attention/causal_kernels.h"
+#include "ops/attention/dense_cuda.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 
 namespace lacuna {
@@ -67,8 +70,31 @@ struct CausalOnDevice {
   }
 };
 
+/// What cuDNN can compute: sequences of one length, all of whose rows are queries, and no other option.
+std::optional<DenseArguments> dense_causal(const CausalArguments& a) {
+  const std::int64_t length = a.keys.length(a.first);
+  for (std::int64_t i = a.first; i < a.last; ++i)
+    if (a.keys.end(i) - a.keys.begin(i) != length || a.queries.end(i) - a.queries.begin(i) != length ||
+        a.keys.length(i) != length || a.queries.length(i) != length)
+      return std::nullopt;
+  if (a.window != 0 || a.soft_cap != 0 || !a.slopes.empty() || a.dropout > 0) return std::nullopt;
+  return DenseArguments{.samples = a.last - a.first,
+                        .heads = a.heads,
+                        .kv_heads = a.kv_heads,
+                        .queries = length,
+                        .keys = length,
+                        .head_dim = a.head_dim,
+                        .query_rows = length,
+                        .scale = a.scale,
+                        .causal = true,
+                        .q = {a.q},
+                        .k = {a.k},
+                        .v = {a.v}};
+}
+
 const RegisterKernel cuda_causal_forward{
     causal_forward, DeviceKind::cuda, [](const CausalArguments& a, const Tensor& y, const Tensor&) {
+      if (const auto what = dense_causal(a); what.has_value() && forward_by_cudnn(*what, y)) return;
       const CausalOnDevice there(a, y.device());
       cuda::causal_forward(stream_of(y.device()), y.dtype(), there.problem(a), there.queries.of(y));
     }};
@@ -76,6 +102,8 @@ const RegisterKernel cuda_causal_forward{
 const RegisterKernel cuda_causal_backward{
     causal_backward, DeviceKind::cuda,
     [](const CausalArguments& a, const Tensor& dy, const CausalGradients& to, const Tensor&) {
+      if (const auto what = dense_causal(a); what.has_value() && backward_by_cudnn(*what, dy, {to.q}, {to.k}, {to.v}))
+        return;
       const CausalOnDevice there(a, dy.device());
       const Tensor statistics = Tensor::empty({2, (a.last - a.first) * a.heads, a.queries.longest()}, DType::f32,
                                               dy.device(), Purpose::workspace);

@@ -86,8 +86,24 @@ TEST_CASE("cuDNN has a deterministic plan for attention from the packed q, k and
         CAPTURE(c.head_dim);
         CAPTURE(backward);
         const std::int64_t width = 3 * c.heads * c.head_dim;
-        cuda::DenseAttention what{backward, c.dtype, 1,     c.heads, c.queries, c.tokens, c.head_dim, c.tokens,
-                                  width,    width,   width, width,   width,     width,    0.125F};
+        cuda::DenseAttention what{backward, c.dtype, 1,     c.heads, c.heads, c.queries, c.tokens, c.head_dim, c.tokens,
+                                  width,    width,   width, width,   width,   width,     0.125F,   false};
+        what.samples = cuda::samples_at_once(what);
+        check_planned(target, what);
+      }
+  });
+}
+
+TEST_CASE("cuDNN has a deterministic plan for causal attention, on sm_80, 90 and 100") {
+  for_devices([](const cuda::PlanTarget& target) {
+    for (const std::int64_t head_dim : {64, 128})
+      for (const bool backward : {false, true}) {
+        CAPTURE(head_dim);
+        CAPTURE(backward);
+        constexpr std::int64_t heads = 12, tokens = 512;
+        const std::int64_t width = heads * head_dim;
+        cuda::DenseAttention what{backward, DType::bf16, 1,     heads, heads, tokens, tokens, head_dim, tokens,
+                                  width,    width,       width, width, width, width,  0.125F, true};
         what.samples = cuda::samples_at_once(what);
         check_planned(target, what);
       }

@@ -80,7 +80,7 @@ Built built(const Convolution& what) {
 Built built(const DenseAttention& a) {
   Built b(a.dtype);
   const std::int64_t d = a.head_dim;
-  const Extents of_queries{a.samples, a.heads, a.queries, d}, of_keys{a.samples, a.heads, a.keys, d},
+  const Extents of_queries{a.samples, a.heads, a.queries, d}, of_keys{a.samples, a.kv_heads, a.keys, d},
       sums{a.samples, a.heads, a.queries, 1}, sums_strides{a.heads * a.queries, a.queries, 1, 1};
   // [samples, heads, rows, head_dim] as it lies
   const auto rows = [&](std::int64_t count, std::int64_t stride) { return Extents{count * stride, d, stride, 1}; };
@@ -89,8 +89,12 @@ Built built(const DenseAttention& a) {
                   k = b.input("k", of_keys, rows(a.keys, a.k_stride)),
                   v = b.input("v", of_keys, rows(a.keys, a.v_stride));
   if (!a.backward) {
-    const auto [y, log_sums] = b.graph->sdpa(
-        q, k, v, fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(a.scale));
+    const auto [y, log_sums] = b.graph->sdpa(q, k, v,
+                                             fe::graph::SDPA_attributes()
+                                                 .set_name("attention")
+                                                 .set_generate_stats(true)
+                                                 .set_attn_scale(a.scale)
+                                                 .set_causal_mask(a.causal));
     b.output(y, of_queries, y_strides);
     b.output(log_sums, sums, sums_strides);
     log_sums->set_data_type(fe::DataType_t::FLOAT);
@@ -103,6 +107,7 @@ Built built(const DenseAttention& a) {
                                                    fe::graph::SDPA_backward_attributes()
                                                        .set_name("attention backward")
                                                        .set_attn_scale(a.scale)
+                                                       .set_causal_mask(a.causal)
                                                        .set_deterministic_algorithm(true));
   b.output(dq, of_queries, rows(a.query_rows, a.dq_stride));
   b.output(dk, of_keys, rows(a.keys, a.dk_stride));

@@ -75,20 +75,25 @@ struct HeadView {
 };
 
 void attend_now(const DenseAttention& a, const DenseAttentionPointers& to) {
+  std::vector<float> of_keys, of_values;  // [keys, head_dim], sums over the heads of q that share a head of k
   for (std::int64_t task = 0; task < a.samples * a.heads; ++task) {
-    const std::int64_t sample = task / a.heads, column = task % a.heads * a.head_dim, width = a.heads * a.head_dim;
+    const std::int64_t sample = task / a.heads, head = task % a.heads, width = a.heads * a.head_dim;
+    const std::int64_t group = a.heads / a.kv_heads;
     const auto view = [&](const void* data, std::int64_t rows, std::int64_t stride) {
-      return HeadView{a.dtype, data, sample * rows * stride + column, stride};
+      return HeadView{a.dtype, data, sample * rows * stride + head * a.head_dim, stride};
     };
-    const HeadView q = view(to.q, a.query_rows, a.q_stride), k = view(to.k, a.keys, a.k_stride),
-                   v = view(to.v, a.keys, a.v_stride), y = view(to.y, a.queries, width);
+    const auto view_of_keys = [&](const void* data, std::int64_t stride) {
+      return HeadView{a.dtype, data, sample * a.keys * stride + head / group * a.head_dim, stride};
+    };
+    const HeadView q = view(to.q, a.query_rows, a.q_stride), k = view_of_keys(to.k, a.k_stride),
+                   v = view_of_keys(to.v, a.v_stride), y = view(to.y, a.queries, width);
     float* const log_sums = to.log_sums + task * a.queries;
     std::vector<float> scores(static_cast<std::size_t>(a.queries * a.keys));  // [queries, keys]
     for (std::int64_t i = 0; i < a.queries; ++i)
       for (std::int64_t j = 0; j < a.keys; ++j) {
         float sum = 0;
         for (std::int64_t c = 0; c < a.head_dim; ++c) sum += q.at(i, c) * k.at(j, c);
-        scores[static_cast<std::size_t>(i * a.keys + j)] = a.scale * sum;
+        scores[static_cast<std::size_t>(i * a.keys + j)] = a.causal && j > i ? -INFINITY : a.scale * sum;
       }
     if (!a.backward) {
       for (std::int64_t i = 0; i < a.queries; ++i) {
@@ -106,9 +111,9 @@ void attend_now(const DenseAttention& a, const DenseAttentionPointers& to) {
       continue;
     }
     const HeadView dy = view(to.dy, a.queries, width), dq = view(to.dq, a.query_rows, a.dq_stride),
-                   dk = view(to.dk, a.keys, a.dk_stride), dv = view(to.dv, a.keys, a.dv_stride);
-    std::vector<float> of_queries(static_cast<std::size_t>(a.queries * a.head_dim)),
-        of_keys(static_cast<std::size_t>(a.keys * a.head_dim)), of_values = of_keys;
+                   dk = view_of_keys(to.dk, a.dk_stride), dv = view_of_keys(to.dv, a.dv_stride);
+    std::vector<float> of_queries(static_cast<std::size_t>(a.queries * a.head_dim));
+    if (head % group == 0) of_values = of_keys = std::vector<float>(static_cast<std::size_t>(a.keys * a.head_dim));
     for (std::int64_t i = 0; i < a.queries; ++i) {
       float along = 0;  // Σ p ∘ dp
       for (std::int64_t c = 0; c < a.head_dim; ++c) along += dy.at(i, c) * y.at(i, c);
@@ -130,6 +135,7 @@ void attend_now(const DenseAttention& a, const DenseAttentionPointers& to) {
           rows.set(i, c, values[static_cast<std::size_t>(i * a.head_dim + c)]);
     };
     write(dq, a.queries, of_queries);
+    if (head % group != group - 1) continue;
     write(dk, a.keys, of_keys);
     write(dv, a.keys, of_values);
   }

@@ -1,0 +1,25 @@
+// Attention by cuDNN: in bf16 and f16, over samples of one length.
+#pragma once
+
+#include "ops/attention/attention_kernels.h"
+
+namespace lacuna {
+
+/// y = softmax(scale · q·kᵀ) · v for each sample and head; heads of q share those of k and v in groups. causal: query i
+/// sees keys up to i. Columns as in AttentionArguments.
+struct DenseArguments {
+  std::int64_t samples, heads, kv_heads, queries, keys, head_dim;
+  std::int64_t query_rows;  // rows from one sample's queries to the next's
+  double scale;
+  bool causal;
+  TokenColumns q, k, v;
+};
+
+/// False: cuDNN is not here or does not compute it, and nothing is done. y [samples · queries, heads · head_dim].
+bool forward_by_cudnn(const DenseArguments& a, const Tensor& y);
+/// The same; all three gradients have to be wanted. cuDNN reads y and the logarithms of the sums, which are not saved:
+/// forward runs again for them.
+bool backward_by_cudnn(const DenseArguments& a, const Tensor& dy, const TokenColumns& dq, const TokenColumns& dk,
+                       const TokenColumns& dv);
+
+}  // namespace lacuna

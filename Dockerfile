@@ -9,7 +9,7 @@ RUN tools/install-packages \
 
 FROM debian:bookworm-slim
 RUN apt-get update -qq \
- && apt-get install -y -qq --no-install-recommends libdnnl2 libfmt9 libyaml-cpp0.7 libutf8proc2 libjpeg62-turbo libpng16-16 libwebp7 libwebpdemux2 libgomp1 \
+ && apt-get install -y -qq --no-install-recommends libdnnl2 libfmt9 libyaml-cpp0.7 libutf8proc2 libpcre2-8-0 libjpeg62-turbo libpng16-16 libwebp7 libwebpdemux2 libgomp1 \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /install /usr/local
 WORKDIR /work

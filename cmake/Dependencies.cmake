@@ -49,6 +49,13 @@ if(NOT UTF8PROC_INCLUDE_DIR OR NOT UTF8PROC_LIBRARY)
   message(FATAL_ERROR "utf8proc was not found. On Debian: apt-get install libutf8proc-dev")
 endif()
 mark_as_advanced(UTF8PROC_INCLUDE_DIR UTF8PROC_LIBRARY)
+# Regular expressions of tokenizers; Debian's package has no CMake package.
+find_path(PCRE2_INCLUDE_DIR pcre2.h)
+find_library(PCRE2_LIBRARY pcre2-8)
+if(NOT PCRE2_INCLUDE_DIR OR NOT PCRE2_LIBRARY)
+  message(FATAL_ERROR "PCRE2 was not found. On Debian: apt-get install libpcre2-dev")
+endif()
+mark_as_advanced(PCRE2_INCLUDE_DIR PCRE2_LIBRARY)
 # GIF: a header alone.
 find_path(STB_INCLUDE_DIR stb_image.h PATH_SUFFIXES stb)
 if(NOT STB_INCLUDE_DIR)

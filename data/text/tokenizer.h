@@ -1,79 +1,32 @@
-// BERT's WordPiece tokenizer, with the same ids as Hugging Face's tokenizers library (0.23).
+// Tokenizers of transformers' folders, with the ids of Hugging Face's tokenizers library (0.23).
 #pragma once
 
-#include "data/text/trie.h"
+#include "data/text/tokenizers/parts.h"
 #include "data/vocabulary.h"
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 namespace lacuna {
 
-/// The content of a tokenizer's files.
-struct TokenizerFiles {
-  struct AddedToken {
-    std::string content;
-    std::int32_t id = 0;
-    bool normalized = false;   // matched against the normalized text
-    bool single_word = false;  // matched only if no letter or digit is adjacent
-    bool special = false;      // a special token, not part of a text
-  };
-  /// An item of the post-processing template: a special token, or a text (0 or 1).
-  struct TemplateItem {
-    std::int32_t id = -1;  // id of a special token; -1: a text
-    int text = -1;
-    std::int64_t type = 0;
-  };
-
-  std::string source;                                             // the file name, for messages
-  std::map<std::string, std::int32_t, std::less<>> vocabulary{};  // ids in [0, vocabulary_size)
-  std::vector<AddedToken> added{};
-  std::string unknown = "[UNK]", mask = "[MASK]";
-  std::vector<std::string> special{};  // names of special tokens; the vocabulary may lack some
-  std::string prefix = "##";           // prefix of pieces that continue a word
-  std::int64_t longest_word = 100;     // in characters; a longer word is the unknown token
-  bool normalizes = true;              // whether text is normalized; the four flags below say how
-  bool cleans = true;
-  bool spaces_cjk = true;
-  bool strips_accents = true;
-  bool lowers = true;
-  std::vector<TemplateItem> single{}, pair{};
-};
-
-/// Reads a tokenizer from a folder (`tokenizer.json`, or else `vocab.txt` with `tokenizer_config.json`) or from one of
-/// these files. Rejects tokenizers other than WordPiece, and damaged files; the message gives the location.
-TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
-/// The texts of a tokenizer's existing files, by their standard names: `vocab.txt`, `tokenizer.json`,
-/// `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`. Empty if `path` holds no tokenizer.
-std::map<std::string, std::string> tokenizer_texts(const std::filesystem::path& path);
-/// The text of a file, and the name that messages give it; no text: there is no such file.
-struct TokenizerText {
-  std::string text{}, source{};
-};
-/// The files beside `tokenizer.json` or `vocab.txt`. Tokens that they add are taken; contradictions are refused.
-struct TokenizerSettings {
-  TokenizerText config{}, special{}, added{};  // tokenizer_config.json, special_tokens_map.json, added_tokens.json
-  TokenizerText vocabulary{};                  // vocab.txt beside tokenizer.json
-};
-/// Parse the text of a tokenizer's files, for tests and fuzzing; `source` names it in messages.
-TokenizerFiles parse_tokenizer_json(const std::string& text, const std::string& source,
-                                    const TokenizerSettings& settings = {});
-TokenizerFiles parse_vocabulary(const std::string& text, const std::string& source,
-                                const TokenizerSettings& settings = {});
+struct NormalizedText;
 
 /// The text that is truncated if a pair is too long.
 enum class Truncation : std::uint8_t { longest_first, only_first, only_second };
 
+/// Turns texts into ids and back: added tokens, normalizers, pre-tokenizers, a model, special tokens around it.
 class Tokenizer {
  public:
-  /// A WordPiece, and the bytes [begin, end) of the text that it covers.
+  /// A token of a text, and the bytes [begin, end) of the text that it covers.
   struct Piece {
     std::int32_t id;
     std::uint32_t begin, end;
@@ -86,9 +39,12 @@ class Tokenizer {
         sources;  // per token: 2 · (index of its piece) + (index of its text); -1 for special tokens
   };
 
-  explicit Tokenizer(TokenizerFiles files);
+  explicit Tokenizer(TokenizerParts parts);
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
+  const TokenizerConfig& config() const { return parts_.config; }
+  /// The id of a token, if there is one.
+  std::optional<std::int32_t> find(std::string_view token) const;
   /// The id of a token. A missing token is the input's fault; the message says what it is needed for.
   std::int32_t id_of(std::string_view token, std::string_view wanted_for) const;
   /// The tokens by id; an id without one has an empty text.
@@ -108,18 +64,32 @@ class Tokenizer {
     return join(pieces(text), pieces(pair), max_length, truncation);
   }
 
+  /// The text of ids. `skip_special` leaves special tokens out; ids without a token are left out. Thread-safe.
+  std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const;
+
+  /// A remark for people where transformers gives other ids for some texts; empty: none.
+  std::string remark() const;
+
  private:
-  class Words;
-  std::optional<std::int32_t> find(std::string_view token) const;
+  /// White space at the ends of a token, in characters.
+  struct Blanks {
+    std::uint32_t before = 0, after = 0;
+    bool is_all = true;  // the token has nothing else
+  };
   Vocabulary describe() const;
-  Encoding fill(const std::vector<TokenizerFiles::TemplateItem>& items, const std::vector<Piece>* texts[2],
+  void normalize(NormalizedText& text) const;
+  void add_text(NormalizedText text, std::vector<Piece>& out) const;
+  void add_piece(std::int32_t id, std::uint32_t begin, std::uint32_t end, Blanks blanks, std::vector<Piece>& out) const;
+  Encoding fill(const std::vector<TemplateItem>& items, const std::vector<Piece>* texts[2],
                 const std::int64_t (&kept)[2]) const;
 
-  TokenizerFiles files_;
+  TokenizerParts parts_;
   Vocabulary vocabulary_;
-  std::int32_t unknown_ = 0;
-  Trie starts_, continuations_;  // pieces that begin a word, and those that continue one, without the prefix
-  Trie added_raw_, added_normalized_;
+  AddedTokens added_raw_, added_normalized_;
+  std::unordered_map<std::int32_t, std::string_view> by_id_;
+  std::unordered_set<std::int32_t> special_ids_;     // left out by decode
+  std::unordered_map<std::int32_t, Blanks> blanks_;  // of the model's tokens, where spans are trimmed
+  std::uint64_t number_;                             // of this tokenizer in the process
 };
 
 /// The lengths to which two texts of `first` and `second` tokens are truncated so that together they fit `budget`: the

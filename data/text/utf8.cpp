@@ -31,6 +31,29 @@ std::size_t find_broken_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+std::string with_replacement_characters(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t broken = std::min(find_broken_utf8(text), text.size());
+    out += text.substr(0, broken);
+    text.remove_prefix(broken);
+    if (text.empty()) break;
+    // Bytes that may follow the first: its second one has a range of its own (Unicode, table 3-7).
+    const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
+    const unsigned first = byte(0);
+    const std::size_t follow = first >= 0xf0 && first <= 0xf4 ? 3 : first >= 0xe0 && first <= 0xef ? 2 : 1;
+    const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    std::size_t length = 1;
+    if (first >= 0xe0 && first <= 0xf4 && byte(1) >= low && byte(1) <= high)
+      for (length = 2; length < follow && byte(length) >= 0x80 && byte(length) <= 0xbf;) ++length;
+    out += "\xef\xbf\xbd";
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
 bool is_whitespace(std::int32_t code) {
   if (code < 0x80) return code == ' ' || (code >= '\t' && code <= '\r');
   return code == 0x85 || code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 ||
@@ -69,6 +92,27 @@ bool is_cjk(std::int32_t code) {
 }
 
 bool is_nonspacing_mark(std::int32_t code) { return code >= 0x300 && utf8proc_category(code) == UTF8PROC_CATEGORY_MN; }
+
+bool is_mark(std::int32_t code) {
+  if (code < 0x300) return false;
+  const utf8proc_category_t category = utf8proc_category(code);
+  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+}
+
+bool is_number(std::int32_t code) {
+  if (code < 0x80) return code >= '0' && code <= '9';
+  const utf8proc_category_t category = utf8proc_category(code);
+  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+}
+
+bool is_word_character(std::int32_t code) {
+  const utf8proc_category_t category = utf8proc_category(code);
+  const bool circled = (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
+                       (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) || is_mark(code) ||
+         category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_PC ||
+         code == 0x200c || code == 0x200d || circled;
+}
 
 int decompose(std::int32_t code, std::int32_t (&out)[longest_decomposition]) {
   int boundary = UTF8PROC_BOUNDCLASS_START;

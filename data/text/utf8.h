@@ -18,6 +18,9 @@ Character first_character(std::string_view text);
 /// Position of the first byte that is not valid UTF-8; npos if there is none.
 std::size_t find_broken_utf8(std::string_view text);
 
+/// The text with each longest beginning of a character that does not go on as UTF-8 replaced by U+FFFD.
+std::string with_replacement_characters(std::string_view text);
+
 /// The first `most` characters in one line, then an ellipsis where there are more.
 std::string beginning_of(std::string_view text, int most);
 
@@ -33,6 +36,12 @@ bool is_letter_or_digit(std::int32_t code);
 bool is_cjk(std::int32_t code);
 /// Category Mn.
 bool is_nonspacing_mark(std::int32_t code);
+/// Categories M*.
+bool is_mark(std::int32_t code);
+/// Categories N*.
+bool is_number(std::int32_t code);
+/// Letters, marks, decimal and letter-like digits, and connectors: the \w of regular expressions.
+bool is_word_character(std::int32_t code);
 
 /// Writes the canonical decomposition of a character to `out`; returns its number of characters.
 constexpr int longest_decomposition = 8;

@@ -107,7 +107,7 @@ TEST_CASE("text that is not UTF-8 is refused with its position") {
   CHECK_THROWS_AS(from_vocabulary().encode("\xed\xa0\x80"), Error);  // a surrogate
 }
 
-TEST_CASE("only WordPiece with BERT's steps is taken; others are refused by name") {
+TEST_CASE("steps that are not supported and damaged files are refused by name") {
   const auto changed = [](const char* pointer, const json& value) {
     json file = reference()["tokenizer"];
     file[json::json_pointer(pointer)] = value;
@@ -117,9 +117,11 @@ TEST_CASE("only WordPiece with BERT's steps is taken; others are refused by name
     CHECK_THROWS_WITH_AS(Tokenizer(parse_tokenizer_json(text, "t.json")), doctest::Contains(part), Error);
   };
   refused(changed("/model/type", "BPE"), "BPE");
-  refused(changed("/normalizer/type", "NFC"), "NFC");
-  refused(changed("/pre_tokenizer/type", "ByteLevel"), "ByteLevel");
-  refused(changed("/post_processor/type", "RobertaProcessing"), "RobertaProcessing");
+  refused(changed("/model/type", "WordLevel"), "WordLevel");
+  refused(changed("/normalizer/type", "Sponge"), "Sponge");
+  refused(changed("/pre_tokenizer/type", "UnicodeScripts"), "UnicodeScripts");
+  refused(changed("/post_processor/type", "Sponge"), "Sponge");
+  refused(changed("/decoder/type", "CTC"), "CTC");
   refused(changed("/model/vocab/[PAD]", "x"), "[PAD]");
   refused(changed("/model/unk_token", "?!"), "?!");
   refused("{\"model\": ", "t.json");

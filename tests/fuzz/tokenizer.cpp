@@ -2,6 +2,7 @@
 // vocabulary, whose pieces lie within the text. The first line that is `--` parts file and text.
 #include "data/text/tokenizer.h"
 #include "core/error.h"
+#include "data/text/utf8.h"
 
 #include <cstdlib>
 #include <string>
@@ -17,8 +18,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     for (const Tokenizer::Piece& piece : tokenizer.pieces(text))
       if (piece.id < 0 || piece.id >= tokenizer.vocabulary().size || piece.begin > piece.end || piece.end > text.size())
         std::abort();
-    for (const std::int32_t id : tokenizer.encode(text, text, 16).tokens)
+    const std::vector<std::int32_t> ids = tokenizer.encode(text, text, 16).tokens;
+    for (const std::int32_t id : ids)
       if (id < 0 || id >= tokenizer.vocabulary().size) std::abort();
+    if (find_broken_utf8(tokenizer.decode(ids)) != std::string::npos) std::abort();
   } catch (const Error& error) {
     if (error.fault() != Fault::input) std::abort();
   }

@@ -1,0 +1,118 @@
+// tokenizer.json, the file of the tokenizers library.
+#include "data/text/tokenizers/bert_normalizer.h"
+#include "data/text/tokenizers/decoder.h"
+#include "data/text/tokenizers/parts.h"
+#include "data/text/tokenizers/pre_tokenizer.h"
+#include "data/text/tokenizers/settings.h"
+#include "data/text/tokenizers/steps.h"
+#include "data/text/tokenizers/token_model.h"
+#include "data/text/tokenizers/vocab_txt.h"
+
+#include <algorithm>
+
+namespace lacuna {
+namespace {
+
+using nlohmann::json;
+
+std::unique_ptr<const TokenModel> read_model(const JsonReader& root) {
+  const JsonReader model = root.inner("model");
+  const json* const vocabulary = model.find("vocab");
+  const bool scored = vocabulary != nullptr && vocabulary->is_array();
+  const char* const usual = model.find("merges") != nullptr ? "BPE" : scored ? "Unigram" : "WordPiece";
+  return read_step<TokenModel>(model, model.text("type", usual));
+}
+
+void read_added(const JsonReader& root, TokenizerParts& parts) {
+  if (root.find("added_tokens") == nullptr) return;
+  const std::string place = root.place() + ".added_tokens";
+  for (const json& each : root.list("added_tokens")) {
+    const JsonReader token(each, place);
+    AddedToken added{.content = token.text("content", ""),
+                     .id = checked_token_id(token.number("id", -1), place),
+                     .normalized = token.flag("normalized", false),
+                     .single_word = token.flag("single_word", false),
+                     .strips_left = token.flag("lstrip", false),
+                     .strips_right = token.flag("rstrip", false),
+                     .special = token.flag("special", false)};
+    if (added.content.empty()) reject("{}: expected tokens with a `content`", place);
+    parts.added.push_back(std::move(added));
+  }
+}
+
+/// Refuses a flag of tokenizer_config.json that BERT's normalizer contradicts: transformers follows the one, the
+/// tokenizers library the other.
+void check_flags(const JsonReader& config, const TokenizerParts& parts) {
+  const std::string& unknown = parts.model->unknown();
+  if (const std::string token = token_in(config, "unk_token", unknown); token != unknown)
+    reject("{}: `unk_token` is {}, but {} in {}: the files contradict each other", config.place(), token, unknown,
+           parts.source);
+  BertFlags flags{.cleans = false, .spaces_cjk = false, .strips_accents = false, .lowers = false};
+  for (const auto& step : parts.normalizers) {
+    const auto* const bert = dynamic_cast<const BertNormalizer*>(step.get());
+    if (bert == nullptr) return;
+    flags = bert->flags();
+  }
+  for (const auto& [key, value] : {std::pair{"do_lower_case", flags.lowers},
+                                   {"strip_accents", flags.strips_accents},
+                                   {"tokenize_chinese_chars", flags.spaces_cjk}})
+    if (config.flag(key, value) != value)
+      reject("{}: `{}` is {}, but {} in {}: the files contradict each other", config.place(), key, !value, value,
+             parts.source);
+}
+
+/// Makes the template anew where tokenizer_config.json says whether bos_token and eos_token stand around a text, as
+/// transformers' classes of these names do.
+void override_template(const JsonReader& config, TokenizerParts& parts) {
+  std::string name = parts.config.class_name;
+  if (const std::size_t end = name.find("Tokenizer"); end != std::string::npos) name.erase(end);
+  if (config.find("add_bos_token") == nullptr && config.find("add_eos_token") == nullptr) return;
+  static constexpr std::string_view follow[] = {"Llama", "CodeLlama", "Gemma", "Cohere", "GPTNeoX", "PreTrained"};
+  if (std::ranges::find(follow, name) == std::end(follow)) return;
+  const std::vector<TemplateItem>& now = parts.processor.single;
+  const auto around = [&](const char* key, const std::string& token, bool begins) -> std::vector<std::int32_t> {
+    const std::int32_t id = token.empty() ? -1 : parts.find(token);
+    const bool has = !now.empty() && (begins ? now.front() : now.back()).text < 0;
+    if (!config.flag(key, has && (begins ? now.front() : now.back()).id == id)) return {};
+    if (id < 0) reject("{}: `{}` is true, which needs a token, got `{}`", config.place(), key, token);
+    return {id};
+  };
+  const std::vector<std::int32_t> bos = around("add_bos_token", parts.config.bos, true),
+                                  eos = around("add_eos_token", parts.config.eos, false);
+  const auto add = [&](std::vector<TemplateItem>& items, int text) {
+    for (const std::int32_t id : bos) items.push_back({.id = id, .type = text});
+    items.push_back({.text = text, .type = text});
+    for (const std::int32_t id : eos) items.push_back({.id = id, .type = text});
+  };
+  parts.processor.single.clear();
+  parts.processor.pair.clear();
+  add(parts.processor.single, 0);
+  add(parts.processor.pair, 0);
+  add(parts.processor.pair, 1);
+}
+
+}  // namespace
+
+TokenizerParts parse_tokenizer_json(const std::string& text, const std::string& source,
+                                    const TokenizerSettings& settings) {
+  TokenizerParts parts;
+  parts.source = source;
+  const json value = parse_json(text, source);
+  const JsonReader root(value, source);
+  parts.model = read_model(root);
+  parts.normalizers = read_steps<Normalizer>(root);
+  parts.pre_tokenizers = read_steps<PreTokenizer>(root);
+  parts.processor = read_post_processor(root);
+  parts.decoders = read_steps<Decoder>(root);
+  read_added(root, parts);
+  const SettingsReader beside(settings);
+  if (is_word_piece(*parts.model)) check_flags(beside.config(), parts);
+  beside.add_tokens(parts);
+  beside.add_config(parts);
+  override_template(beside.config(), parts);
+  beside.check_template(parts);
+  if (!settings.vocabulary.text.empty()) check_vocabulary(settings.vocabulary, parts);
+  return parts;
+}
+
+}  // namespace lacuna

@@ -7,7 +7,7 @@
 #include "models/task.h"
 #include "models/tasks/metrics.h"
 #include "models/tasks/text.h"
-#include "ops/losses/linear_cross_entropy.h"
+#include "nn/linear_cross_entropy.h"
 #include "ops/products/linear.h"
 
 #include <algorithm>
@@ -74,8 +74,9 @@ class MaskedLm final : public Task {
     Outputs outputs = model.forward(std::move(batch));
     TaskResult result;
     const LinearCrossEntropy loss{.label_smoothing = mode == TaskMode::train ? label_smoothing_ : 0};
-    result.loss = labelled.loss(apply(loss, outputs.take("hidden"), outputs.take("decoder_weight"),
-                                      outputs.take("decoder_bias"), std::move(labelled.labels)));
+    result.loss =
+        labelled.loss(nn::linear_cross_entropy(outputs.take("hidden"), outputs.take("decoder_weight"),
+                                               outputs.take("decoder_bias"), std::move(labelled.labels), loss));
     result.sums = {sum_and_count(result.loss.tensor(), static_cast<double>(labelled.count))};
     return result;
   }

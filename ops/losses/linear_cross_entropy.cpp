@@ -19,6 +19,7 @@ namespace lacuna {
 namespace {
 
 const RegisterOp<LinearCrossEntropy> linear_cross_entropy;
+const RegisterOp<FrozenLinearCrossEntropy> frozen_linear_cross_entropy;
 
 std::int64_t counted_rows(const Tensor& labels, std::int64_t ignored) {
   const auto* const label = labels.data<std::int64_t>();
@@ -123,12 +124,21 @@ const RegisterKernel cpu_cap{cap_logits, DeviceKind::cpu, [](double soft_cap, co
                                });
                              }};
 
+const RegisterKernel cpu_scale_by{scale_by, DeviceKind::cpu,
+                                  [](const Tensor& dy, double factor, const Tensor& x, const Tensor& y) {
+                                    with_float_type(y.dtype(), [&]<class T>(Type<T>) {
+                                      using C = Compute<T>;
+                                      const C by = static_cast<C>(factor) * *dy.data<C>();
+                                      map(
+                                          y.count(), [by](C v) { return by * v; }, y.data<T>(), x.data<T>());
+                                    });
+                                  }};
+
 /// Rows of x whose logits exist at a time.
 struct LogitBlock {
   Tensor x, labels, logits;            // [n, K], [n], [n, V] in the compute type
   std::int64_t begin;                  // the first row, if they follow each other
-  std::span<const std::int64_t> rows;  // otherwise: their numbers
-  bool is_gathered() const { return !rows.empty(); }
+  std::span<const std::int64_t> rows;  // otherwise: the numbers of the first of them; the rest counts nothing
 };
 
 /// The rows that count, on the CPU; on other devices, where labels cannot be read, all.
@@ -205,11 +215,17 @@ class CountedRows {
   std::vector<std::int64_t> rows_;
 };
 
-/// Writes or adds gathered rows to their places in `all`.
-void scatter(const Tensor& from, std::span<const std::int64_t> rows, bool add, const Tensor& all) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+/// The gradient of the block's rows of x, from that of its logits, written or added to their places in `all`. Gathered
+/// rows are overwritten.
+void add_input_gradient(const LogitBlock& block, const Tensor& weight, bool add, const Tensor& all) {
+  if (block.rows.empty()) {
+    const Tensor to = all.row_range(block.begin, block.begin + block.logits.rows());
+    return gemm(Matrix(block.logits), Matrix(weight), Matrix(to), {.add = add});
+  }
+  gemm(Matrix(block.logits), Matrix(weight), Matrix(block.x));
+  for (std::size_t i = 0; i < block.rows.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
-    const Tensor row = from.row_range(at, at + 1), to = all.row_range(rows[i], rows[i] + 1);
+    const Tensor row = block.x.row_range(at, at + 1), to = all.row_range(block.rows[i], block.rows[i] + 1);
     if (add)
       add_elements(all.device(), to, row, to);
     else
@@ -217,10 +233,44 @@ void scatter(const Tensor& from, std::span<const std::int64_t> rows, bool add, c
   }
 }
 
+/// The loss. `gradient`, if not null, becomes that of x for a gradient of the loss of N.
+Tensor loss_of(const LinearCrossEntropy& how, const Tensor& x, const Tensor& w, const Tensor& bias,
+               const Tensor& labels, Tensor* gradient) {
+  expect(w.shape().rank() == 2 && x.shape().back() == w.shape()[1],
+         "linear_cross_entropy: expected x [N, {}] for a weight {}, got {}", w.shape().back(), w.shape(), x.shape());
+  expect(labels.dtype() == DType::i64 && labels.count() == x.rows(),
+         "linear_cross_entropy: expected {} labels in i64, got {} in {}", x.rows(), labels.shape(),
+         name_of(labels.dtype()));
+  expect(how.label_smoothing >= 0 && how.label_smoothing <= 1,
+         "linear_cross_entropy: expected a smoothing in [0, 1], got {}", how.label_smoothing);
+  expect(how.soft_cap >= 0, "linear_cross_entropy: expected a soft cap from 0, got {}", how.soft_cap);
+  const Device device = x.device();
+  const std::int64_t classes = w.shape()[0], step = std::min(x.rows(), logit_rows(classes));
+  check_token_labels(device, labels, classes, how.ignored);
+  const CountedRows counted(labels, how.ignored);
+  const DType compute = compute_type(x.dtype());
+  Tensor loss = Tensor::empty({}, compute, device), of_loss;
+  const Tensor sum = Tensor::zeros({}, DType::f64, device, Purpose::workspace);
+  const Tensor losses = Tensor::empty({step}, compute, device, Purpose::workspace);
+  if (gradient != nullptr) {
+    *gradient = (counted.are_all() ? Tensor::empty : Tensor::zeros)(x.shape(), x.dtype(), device, Purpose::transient);
+    of_loss = Tensor::full({}, static_cast<double>(x.rows()), compute, device, Purpose::workspace);
+  }
+  counted.for_logits(Operand(x), w, bias, how.soft_cap, [&](const LogitBlock& block) {
+    linear_cross_entropy_loss(device, how.label_smoothing, how.ignored, block.logits, block.labels, losses, sum);
+    if (gradient == nullptr) return;
+    linear_cross_entropy_gradient(device, how.label_smoothing, how.ignored, how.soft_cap, of_loss, block.labels, labels,
+                                  block.logits);
+    add_input_gradient(block, w, false, *gradient);
+  });
+  linear_cross_entropy_mean(device, how.ignored, labels, sum, loss);
+  return loss;
+}
+
 }  // namespace
 
 std::int64_t logit_rows(std::int64_t classes) {
-  constexpr std::int64_t bytes = 16 * 1024 * 1024, least = 32, most = 1024;
+  constexpr std::int64_t bytes = 64 * 1024 * 1024, least = 32, most = 1024;  // all of the weight is read for each block
   return std::clamp(bytes / (4 * std::max<std::int64_t>(classes, 1)) / least * least, least, most);
 }
 
@@ -229,26 +279,7 @@ std::int64_t LinearCrossEntropy::macs(std::span<const Shape> inputs, const Shape
 }
 
 Tensor LinearCrossEntropy::forward(std::span<const Tensor> inputs) const {
-  const Tensor &in = inputs[x], &w = inputs[weight], &label = inputs[labels];
-  expect(w.shape().rank() == 2 && in.shape().back() == w.shape()[1],
-         "linear_cross_entropy: expected x [N, {}] for a weight {}, got {}", w.shape().back(), w.shape(), in.shape());
-  expect(label.dtype() == DType::i64 && label.count() == in.rows(),
-         "linear_cross_entropy: expected {} labels in i64, got {} in {}", in.rows(), label.shape(),
-         name_of(label.dtype()));
-  expect(label_smoothing >= 0 && label_smoothing <= 1, "linear_cross_entropy: expected a smoothing in [0, 1], got {}",
-         label_smoothing);
-  const std::int64_t classes = w.shape()[0];
-  check_token_labels(in.device(), label, classes, ignored);
-  const DType compute = compute_type(in.dtype());
-  Tensor loss = Tensor::empty({}, compute, in.device());
-  const Tensor sum = Tensor::zeros({}, DType::f64, in.device(), Purpose::workspace);
-  const Tensor losses =
-      Tensor::empty({std::min(in.rows(), logit_rows(classes))}, compute, in.device(), Purpose::workspace);
-  CountedRows(label, ignored).for_logits(Operand(in), w, inputs[bias], soft_cap, [&](const LogitBlock& block) {
-    linear_cross_entropy_loss(in.device(), label_smoothing, ignored, block.logits, block.labels, losses, sum);
-  });
-  linear_cross_entropy_mean(in.device(), ignored, label, sum, loss);
-  return loss;
+  return loss_of(*this, inputs[x], inputs[weight], inputs[bias], inputs[labels], nullptr);
 }
 
 void LinearCrossEntropy::backward(Tensor dy, const Saved<LinearCrossEntropy>& saved, Grads& grads) const {
@@ -272,15 +303,25 @@ void LinearCrossEntropy::backward(Tensor dy, const Saved<LinearCrossEntropy>& sa
     if (grads.wanted(bias)) sum_rows(w.device(), block.logits, std::exchange(add_bias, true), grads[bias]);
     if (grads.wanted(weight))
       gemm(Matrix(block.logits).t(), Matrix(block.x), Matrix(grads[weight]), {.add = std::exchange(add_weight, true)});
-    if (!grads.wanted(x)) return;
-    if (block.is_gathered()) {  // over the rows of x, which nobody reads any more
-      gemm(Matrix(block.logits), Matrix(w), Matrix(block.x));
-      scatter(block.x, block.rows, add_x, grads[x]);
-    } else {
-      const Tensor to = grads[x].row_range(block.begin, block.begin + block.logits.rows());
-      gemm(Matrix(block.logits), Matrix(w), Matrix(to), {.add = add_x});
-    }
+    if (grads.wanted(x)) add_input_gradient(block, w, add_x, grads[x]);
   });
+}
+
+std::int64_t FrozenLinearCrossEntropy::macs(std::span<const Shape> inputs, const Shape&) const {
+  return inputs[x].count() * inputs[weight].front();
+}
+
+Tensor FrozenLinearCrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
+  extra_outputs.resize(1);
+  return loss_of(loss, inputs[x], inputs[weight], inputs[bias], inputs[labels], &extra_outputs[gradient]);
+}
+
+void FrozenLinearCrossEntropy::backward(const Tensor& dy, const Saved<FrozenLinearCrossEntropy>& saved,
+                                        Grads& grads) const {
+  expect(!grads.wanted(weight) && !grads.wanted(bias), "{}: expected a weight and a bias that are not trained", name);
+  const Tensor made = saved.get<extra_output(gradient)>().whole();
+  grads[x] = empty_like(made);
+  scale_by(dy.device(), dy, 1 / static_cast<double>(made.rows()), made, grads[x]);
 }
 
 }  // namespace lacuna

@@ -1,6 +1,7 @@
 #include "ops/losses/linear_cross_entropy_cuda.h"
 
 #include "core/block.h"
+#include "ops/cuda/elements.h"
 #include "ops/cuda/map_kernels.h"
 #include "ops/losses/soft_cap.h"
 
@@ -42,12 +43,37 @@ struct DivideByCounted {
   }
 };
 
+template <class T>
+struct ScaleBy {
+  static constexpr int threads = 256;
+  const float* dy;
+  float factor;
+  Kept<T> x;
+  Written<T> y;
+  std::int64_t count;
+  LACUNA_DEVICE void operator()(const Block<ScaleBy>& block) const {
+    const std::int64_t first = block.global_thread() * 8;
+    if (first >= count) return;
+    Eight eight = x.at(first);
+    const float by = *dy * factor;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) eight[i] *= by;
+    y.set(first, eight);
+  }
+};
+
 }  // namespace
 
 void add_to_sum(Stream stream, const float* losses, std::int64_t count, double* sum) {
   run(stream, 1, AddToSum{losses, count, sum});
 }
 void divide_by_counted(Stream stream, const PerCounted& what) { run(stream, 1, DivideByCounted{what}); }
+
+void scale_by(Stream stream, DType type, const float* dy, float factor, std::int64_t count, const void* x, void* y) {
+  with_cuda_type(type, [&]<class T>(Type<T>) {
+    run(stream, divide_up(count, ScaleBy<T>::threads * 8), ScaleBy<T>{dy, factor, {x, count}, {y, count}, count});
+  });
+}
 
 template void map(Stream, DType, std::int64_t, const formula::SoftCap&, const void*, void*);
 

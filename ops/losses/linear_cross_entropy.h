@@ -14,8 +14,9 @@ namespace lacuna {
 /// soft_cap).
 ///
 /// Backward computes the logits again: one matrix product more than the three of a step whose forward makes the
-/// gradients. Forward does not, since the gradient of the weight would be held through all of backward, an evaluation
-/// would pay for it, and the op needs no more than x, which a policy may quantize: the rows' sums are computed again.
+/// gradients. Forward does not make them, since the gradient of the weight would be held through all of backward, an
+/// evaluation would pay for it, and the op needs no more than x, which a policy may quantize: the rows' sums are
+/// computed again.
 struct LinearCrossEntropy {
   enum Input { x, weight, bias, labels };
   double label_smoothing = 0;
@@ -31,6 +32,20 @@ struct LinearCrossEntropy {
   std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<LinearCrossEntropy>& saved, Grads& grads) const;
+};
+
+/// The same for a weight and a bias that are not trained, in two products in place of three: forward makes the gradient
+/// of x for a gradient of the loss of N, so that f16 holds it, and nothing but it is kept. gradient: as x.
+struct FrozenLinearCrossEntropy {
+  enum Input { x, weight, bias, labels };
+  enum ExtraOutput { gradient };
+  LinearCrossEntropy loss = {};
+  static constexpr std::string_view name = "frozen_linear_cross_entropy";
+  static constexpr std::array saves{Save{.from = extra_output(gradient), .need = Need::exact, .for_grad_of = {x}}};
+  static constexpr InputSet matmul_operands{x};
+  std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
+  void backward(const Tensor& dy, const Saved<FrozenLinearCrossEntropy>& saved, Grads& grads) const;
 };
 
 /// Rows of logits that exist at a time.
@@ -53,5 +68,9 @@ inline constinit Kernel<void(double soft_cap, const Tensor& logits)> cap_logits{
 inline constinit Kernel<void(double label_smoothing, std::int64_t ignored, double soft_cap, const Tensor& dy,
                              const Tensor& labels, const Tensor& all_labels, const Tensor& logits)>
     linear_cross_entropy_gradient{"linear_cross_entropy backward"};
+
+/// y = dy · factor · x. dy: [] in the compute type of x; x, y: [N, K].
+inline constinit Kernel<void(const Tensor& dy, double factor, const Tensor& x, const Tensor& y)> scale_by{
+    "frozen_linear_cross_entropy backward"};
 
 }  // namespace lacuna

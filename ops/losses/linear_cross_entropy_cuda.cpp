@@ -76,5 +76,11 @@ const RegisterKernel cuda_cap{cap_logits, DeviceKind::cuda, [](double soft_cap, 
                                           formula::SoftCap{soft_cap}, logits.data<const std::byte>(), logits.raw());
                               }};
 
+const RegisterKernel cuda_scale_by{
+    scale_by, DeviceKind::cuda, [](const Tensor& dy, double factor, const Tensor& x, const Tensor& y) {
+      cuda::scale_by(stream_of(y.device()), y.dtype(), dy.data<const float>(), static_cast<float>(factor), y.count(),
+                     x.data<const std::byte>(), y.raw());
+    }};
+
 }  // namespace
 }  // namespace lacuna

@@ -1,6 +1,7 @@
 // Launchers of ops/losses/linear_cross_entropy.cu, beside those of ops/losses/loss_cuda.h.
 #pragma once
 
+#include "core/number.h"
 #include "core/stream.h"
 
 #include <cstdint>
@@ -19,5 +20,8 @@ struct PerCounted {
   float* to;                   // [1]
 };
 void divide_by_counted(Stream stream, const PerCounted& what);
+
+/// y = *dy · factor · x. x, y: [count] of `type`.
+void scale_by(Stream stream, DType type, const float* dy, float factor, std::int64_t count, const void* x, void* y);
 
 }  // namespace lacuna::cuda

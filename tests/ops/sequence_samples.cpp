@@ -76,10 +76,11 @@ const RegisterSample dropouts({.name = "dropout of sequences",
                                    },
                                .differentiable = {0}});
 
-OpSample classifier(std::string name, double smoothing, std::int64_t rows, std::int64_t classes, bool with_bias,
-                    double soft_cap = 0) {
+template <class Op>
+OpSample classifier(std::string name, Op op, std::int64_t rows, std::int64_t classes, bool with_bias) {
+  constexpr bool frozen = std::is_same_v<Op, FrozenLinearCrossEntropy>;
   return {.name = std::move(name),
-          .op = bound(LinearCrossEntropy{.label_smoothing = smoothing, .soft_cap = soft_cap}),
+          .op = bound(op),
           .inputs =
               [=](DType dtype) {
                 std::vector<std::int64_t> labels;
@@ -89,14 +90,21 @@ OpSample classifier(std::string name, double smoothing, std::int64_t rows, std::
                     sample_values({rows, 2}, dtype, 1), sample_values({classes, 2}, parameters, 2, -0.5, 0.5),
                     with_bias ? sample_values({classes}, parameters, 3) : Tensor(), whole_numbers(labels, {rows})};
               },
-          .differentiable = with_bias ? InputSet{0, 1, 2} : InputSet{0, 1},
+          .differentiable = frozen      ? InputSet{0}
+                            : with_bias ? InputSet{0, 1, 2}
+                                        : InputSet{0, 1},
           .weight = 1};
 }
+using Trained = LinearCrossEntropy;
+using Frozen = FrozenLinearCrossEntropy;
 const RegisterSample classifiers[] = {
-    RegisterSample(classifier("linear_cross_entropy", 0, 8, 11, true)),
-    RegisterSample(classifier("linear_cross_entropy, smoothed, no bias", 0.1, 7, 5, false)),
-    RegisterSample(classifier("linear_cross_entropy, soft cap", 0.1, 8, 11, true, 1.5)),
-    RegisterSample(classifier("linear_cross_entropy, several blocks of rows", 0, 1100, 3, true))};
+    RegisterSample(classifier("linear_cross_entropy", Trained{}, 8, 11, true)),
+    RegisterSample(classifier("linear_cross_entropy, smoothed, no bias", Trained{.label_smoothing = 0.1}, 7, 5, false)),
+    RegisterSample(
+        classifier("linear_cross_entropy, soft cap", Trained{.label_smoothing = 0.1, .soft_cap = 1.5}, 8, 11, true)),
+    RegisterSample(classifier("linear_cross_entropy, several blocks of rows", Trained{}, 1100, 3, true)),
+    RegisterSample(classifier("frozen_linear_cross_entropy", Frozen{{.soft_cap = 1.5}}, 8, 11, true)),
+    RegisterSample(classifier("frozen_linear_cross_entropy, several blocks of rows", Frozen{}, 1600, 3, false))};
 
 const RegisterSample means[] = {
     RegisterSample({.name = "sequence_mean",

@@ -8,12 +8,11 @@
 #include "ops/losses/linear_cross_entropy.h"
 #include "ops/losses/loss.h"
 #include "ops/shapes/embedding.h"
-#include "tests/ops/op_sample.h"
+#include "tests/ops/op_run.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace lacuna {
 namespace {
@@ -61,10 +60,6 @@ double sum_of_padding(const Tensor& all) {
 
 bool close(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
   return std::ranges::equal(a, b, [&](double x, double y) { return std::abs(x - y) <= tolerance; });
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
 /// y and the gradients of q, k and v.
@@ -188,6 +183,18 @@ TEST_CASE("sequences: linear and cross entropy in one op are the two ops, withou
   const Tensor bent = Tensor::from(std::span<const double>(logits), {6, 11});
   CHECK(capped ==
         doctest::Approx(cross_entropy(Variable(bent), labels({3, 0, 1, 10, 2, 7})).tensor().item()).epsilon(1e-12));
+  // The op for a frozen weight gives the same loss and gradient.
+  const auto gradient = [&](const auto& op) {
+    const std::unique_ptr<MemoryPolicy> keep = make_policy("keep");
+    Tape tape(*keep);
+    const Recording recording(tape);
+    Variable leaf(x, true);
+    Variable loss = apply(op, leaf, Variable(w), Variable(b), labels({3, 0, -100, 10, -100, 7})) * 3.0;
+    tape.backward(std::move(loss));
+    return leaf.grad();
+  };
+  CHECK(relative_error(gradient(FrozenLinearCrossEntropy{{.label_smoothing = 0.1}}),
+                       gradient(LinearCrossEntropy{.label_smoothing = 0.1})) < 1e-12);
   CHECK_THROWS_AS(apply(LinearCrossEntropy{}, Variable(x), Variable(w), Variable(b), labels({3, 0, 1, 11, 1, 1})),
                   Error);
 }

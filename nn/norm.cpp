@@ -2,9 +2,9 @@
 
 #include "autograd/checkpoint.h"
 #include "nn/init.h"
+#include "ops/attention/normed_rotary.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/layer_norm.h"
-#include "ops/norms/rms_norm.h"
 #include "ops/norms/running_statistics.h"
 
 namespace lacuna::nn {
@@ -32,7 +32,18 @@ RmsNorm::RmsNorm(Module& parent, std::string_view name, std::int64_t channels, d
 
 Variable RmsNorm::forward(Variable x) const {
   const Scope scope(*this);
-  return apply(lacuna::RmsNorm{.eps = eps_, .offset = offset_}, std::move(x), weight_.variable());
+  const lacuna::RmsNorm op = op_of(x);
+  return apply(op, std::move(x), weight_.variable());
+}
+
+Variable RmsNorm::forward_rotary(Variable x, Rotary rotary) const {
+  const Scope scope(*this);
+  const NormedRotary op{.norm = op_of(x), .rotary = std::move(rotary)};
+  return apply(op, std::move(x), weight_.variable());
+}
+
+lacuna::RmsNorm RmsNorm::op_of(const Variable& x) const {
+  return {.eps = eps_, .offset = offset_, .heads = x.shape().back() / weight_.shape().back()};
 }
 
 BatchNorm2d::BatchNorm2d(Module& parent, std::string_view name, std::int64_t channels, const BatchNormOptions& options)

@@ -3,6 +3,8 @@
 
 #include "core/communicator.h"
 #include "nn/module.h"
+#include "ops/attention/rotary.h"
+#include "ops/norms/rms_norm.h"
 
 namespace lacuna::nn {
 
@@ -18,14 +20,18 @@ class LayerNorm : public Module {
   Parameter weight_, bias_;
 };
 
-/// Root mean square norm over the last axis of tokens [..., C], or of heads [..., heads, C], with weight [C]: y = x̂ ·
-/// (offset + weight). The weight starts at 1 - offset.
+/// Root mean square norm over tokens [..., heads · C], each of the heads by itself, with weight [C]: y = x̂ · (offset +
+/// weight). The weight starts at 1 - offset.
 class RmsNorm : public Module {
  public:
   RmsNorm(Module& parent, std::string_view name, std::int64_t channels, double eps = 1e-6, double offset = 0);
   Variable forward(Variable x) const;
+  /// rotary(forward(x)) in one op, x [1, T, heads · C].
+  Variable forward_rotary(Variable x, Rotary rotary) const;
 
  private:
+  lacuna::RmsNorm op_of(const Variable& x) const;
+
   double eps_, offset_;
   Parameter weight_;
 };

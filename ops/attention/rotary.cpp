@@ -68,7 +68,9 @@ std::vector<std::int64_t> positions_of(const Rotary& op, std::int64_t begin, std
   return positions;
 }
 
-void check(const Rotary& op, const Shape& x) {
+}  // namespace
+
+void check_rotary(const Rotary& op, const Shape& x) {
   expect(op.table != nullptr && op.sequences != nullptr && op.heads > 0, "rotary: expected a table, sequences, heads");
   const Sequences& sequences = *op.sequences;
   const std::int64_t positions = op.table->cos.shape()[0], n = op.table->cos.shape()[1];
@@ -85,24 +87,25 @@ void check(const Rotary& op, const Shape& x) {
   }
 }
 
-}  // namespace
+Rotation rotation_of(const Rotary& op, std::int64_t begin, std::int64_t end, bool inverse) {
+  return {*op.table, positions_of(op, begin, end), op.heads, op.neighbours, inverse};
+}
 
 Tensor Rotary::forward(std::span<const Tensor> inputs) const {
   const Tensor& in = inputs[x];
-  check(*this, in.shape());
+  check_rotary(*this, in.shape());
   Tensor y = empty_like(in);
-  rotate_rows(y.device(), {*table, positions_of(*this, 0, in.rows()), heads, neighbours, false}, in, y);
+  rotate_rows(y.device(), rotation_of(*this, 0, in.rows(), false), in, y);
   return y;
 }
 void Rotary::backward(Tensor dy, const Saved<Rotary>&, Grads& grads) const {
   const Tensor dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
-  rotate_rows(dx.device(), {*table, positions_of(*this, 0, dy.rows()), heads, neighbours, true}, dy, dx);
+  rotate_rows(dx.device(), rotation_of(*this, 0, dy.rows(), true), dy, dx);
   grads[x] = dx;
 }
 void Rotary::rematerialize(const RematInputs<Rotary>& from, const Tensor& out) const {
   const std::int64_t first = from.first_row();
-  rotate_rows(out.device(), {*table, positions_of(*this, first, first + out.rows()), heads, neighbours, false},
-              from.get<input(x)>(), out);
+  rotate_rows(out.device(), rotation_of(*this, first, first + out.rows(), false), from.get<input(x)>(), out);
 }
 
 }  // namespace lacuna

@@ -32,12 +32,17 @@ struct Rotary {
   void rematerialize(const RematInputs<Rotary>& from, const Tensor& out) const;
 };
 
+/// Throws Error if the op does not fit x.
+void check_rotary(const Rotary& op, const Shape& x);
+
 struct Rotation {
   const RotaryTable& table;
   std::vector<std::int64_t> positions;  // of the rows
   std::int64_t heads;
   bool neighbours, inverse;
 };
+/// Of rows [begin, end), by the negative angles if `inverse`.
+Rotation rotation_of(const Rotary& op, std::int64_t begin, std::int64_t end, bool inverse);
 /// x, y: [rows, heads · head_dim]; y may be x.
 inline constinit Kernel<void(const Rotation& how, const Tensor& x, const Tensor& y)> rotate_rows{"rotary"};
 

@@ -46,9 +46,9 @@ template <class T>
 void normalise_rows(const double* eps, double offset, const Tensor& x, const Tensor& weight, const Tensor& rstd,
                     const Tensor& y) {
   using C = Compute<T>;
-  const std::int64_t n = y.shape().back();
+  const std::int64_t n = weight.count();
   C* const r = rstd.data<C>();
-  parallel_for(y.rows(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(rstd.count(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
     std::vector<C> scratch = row_scratch<T>(n);
     for (std::int64_t row = begin; row < end; ++row) {
       const C* const values = in_compute_type(x.data<T>() + row * n, n, scratch.data());
@@ -67,7 +67,7 @@ template <class T>
 void rms_norm_gradients(double offset, const Operand& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy,
                         const RmsNormGradients& to) {
   using C = Compute<T>;
-  const std::int64_t n = dy.shape().back();
+  const std::int64_t heads = rstd.shape().back(), n = dy.shape().back() / heads;
   const RowPartition partition = partition_for_sums(dy);
   const bool of_weight = to.weight.defined();
   ParameterSums<C> sums(of_weight ? partition.parts : 0, 1, n, dy.device());
@@ -75,9 +75,9 @@ void rms_norm_gradients(double offset, const Operand& x, const Tensor& weight, c
   for_row_blocks(x, partition, [&](const RowBlock& block) {
     C* const x_scratch = x_rows[static_cast<std::size_t>(block.part)].data();
     C* const dy_scratch = dy_rows[static_cast<std::size_t>(block.part)].data();
-    for (std::int64_t row = block.begin; row < block.end; ++row) {
+    for (std::int64_t row = block.begin * heads; row < block.end * heads; ++row) {
       const C r = rstd.data<C>()[row];
-      const C* const in = in_compute_type(block.values<T>() + (row - block.begin) * n, n, x_scratch);
+      const C* const in = in_compute_type(block.values<T>() + (row - block.begin * heads) * n, n, x_scratch);
       const C* const g = in_compute_type(dy.data<T>() + row * n, n, dy_scratch);
       if (of_weight) add_weight_gradient(n, in, g, r, sums.of_next_row(block.part));
       if (to.x.defined())
@@ -110,11 +110,12 @@ const RegisterKernel cpu_rms_backward{
 Tensor RmsNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
   const Tensor &in = inputs[x], &w = inputs[weight];
   const DType compute = compute_type(in.dtype());
-  const Shape channels{in.shape().back()};
+  expect(heads > 0 && in.shape().back() % heads == 0, "rms_norm of {} parts does not divide x {}", heads, in.shape());
+  const Shape channels{in.shape().back() / heads};
   expect(w.shape() == channels && w.dtype() == compute, "rms_norm of {} {} expects a weight {} in {}, got {} in {}",
          name_of(in.dtype()), in.shape(), channels, name_of(compute), w.shape(), name_of(w.dtype()));
   Tensor y = empty_like(in);
-  extra_outputs = {Tensor::empty({in.rows(), 1}, compute, in.device())};
+  extra_outputs = {Tensor::empty({in.rows(), heads}, compute, in.device())};
   rms_norm_forward(y.device(), eps, offset, in, w, extra_outputs[rstd], y);
   return y;
 }
@@ -127,7 +128,8 @@ void RmsNorm::rematerialize(const RematInputs<RmsNorm>& from, const Tensor& out)
 void RmsNorm::backward(Tensor dy, const Saved<RmsNorm>& saved, Grads& grads) const {
   RmsNormGradients to{.add_x = grads[x].defined()};
   if (grads.wanted(x)) to.x = to.add_x ? grads[x] : reuse_or_empty(dy, dy.shape(), dy.dtype());
-  if (grads.wanted(weight)) to.weight = Tensor::empty({dy.shape().back()}, compute_type(dy.dtype()), dy.device());
+  if (grads.wanted(weight))
+    to.weight = Tensor::empty({dy.shape().back() / heads}, compute_type(dy.dtype()), dy.device());
   rms_norm_backward(dy.device(), offset, saved.get<input(x)>(),
                     grads.wanted(x) ? saved.get<input(weight)>().whole() : Tensor(),
                     saved.get<extra_output(rstd)>().whole(), dy, to);

@@ -5,14 +5,15 @@
 
 namespace lacuna {
 
-/// y = x / sqrt(mean x² + eps) · (offset + weight) over the last axis (Zhang and Sennrich 2019, eq. 4). x, y: [..., C];
-/// weight: [C]; rstd: [rows, 1]. offset 0 as torch.nn.RMSNorm, 1 as transformers' Gemma. A norm of each head is one of
-/// a view [..., heads, head_dim]. Arithmetic and rstd are in f32 (f64 for an f64 x), whatever the type of x.
+/// y = x / sqrt(mean x² + eps) · (offset + weight) over the last axis, or over each of `heads` equal parts of it (Zhang
+/// and Sennrich 2019, eq. 4). x, y: [..., heads · C]; weight: [C]; rstd: [rows, heads]. offset 0 as torch.nn.RMSNorm, 1
+/// as transformers' Gemma. Arithmetic and rstd are in f32 (f64 for an f64 x), whatever the type of x.
 struct RmsNorm {
   enum Input { x, weight };
   enum ExtraOutput { rstd };
   double eps = 1e-6;
   double offset = 0;
+  std::int64_t heads = 1;
   static constexpr std::string_view name = "rms_norm";
   static constexpr OpKind kind = OpKind::norm;
   static constexpr std::array saves{

@@ -15,8 +15,8 @@ void normalise_on_cuda(const double* eps, double offset, const Tensor& x, const 
                           .weight = weight.data<const float>(),
                           .rstd = rstd.data<float>(),
                           .y = y.raw(),
-                          .rows = y.rows(),
-                          .columns = y.shape().back(),
+                          .rows = rstd.count(),
+                          .columns = weight.count(),
                           .eps = eps == nullptr ? 0 : static_cast<float>(*eps),
                           .offset = static_cast<float>(offset),
                           .has_statistics = eps == nullptr});
@@ -37,24 +37,29 @@ const RegisterKernel cuda_rms_backward{
     [](double offset, const Operand& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy,
        const RmsNormGradients& to) {
       const Stream stream = stream_of(dy.device());
-      const std::int64_t n = dy.shape().back(), blocks = cuda::summing_blocks(dy.rows(), n);
+      const std::int64_t heads = rstd.shape().back(), n = dy.shape().back() / heads;
+      const std::int64_t blocks = cuda::summing_blocks(rstd.count(), n);
       const Tensor partial =
           to.weight.defined() ? Tensor::zeros({blocks, n}, DType::f32, dy.device(), Purpose::workspace) : Tensor();
-      cuda::for_saved_rows(x, dy.rows(), [&](std::int64_t begin, std::int64_t end, const cuda::SavedValues& values) {
+      const auto backward = [&](std::int64_t begin, std::int64_t end, const cuda::SavedValues& values) {
         cuda::rms_norm_backward(stream, dy.dtype(),
                                 {.x = values,
                                  .dy = dy.row_range(begin, end).data<const std::byte>(),
-                                 .rstd = rstd.data<const float>() + begin,
+                                 .rstd = rstd.data<const float>() + begin * heads,
                                  .weight = weight.defined() ? weight.data<const float>() : nullptr,
                                  .dx = to.x.defined() ? to.x.row_range(begin, end).raw() : nullptr,
                                  .partial = partial.defined() ? partial.data<float>() : nullptr,
-                                 .first_row = begin,
-                                 .rows = end - begin,
+                                 .first_row = begin * heads,
+                                 .rows = (end - begin) * heads,
                                  .columns = n,
                                  .blocks = blocks,
                                  .offset = static_cast<float>(offset),
                                  .add = to.add_x});
-      });
+      };
+      if (n % 8 == 0)
+        cuda::for_saved_values(x, dy.rows(), backward);
+      else
+        cuda::for_decoded_values(x, dy.rows(), backward);
       if (partial.defined())
         cuda::add_block_sums(stream, {.partial = partial.data<const float>(),
                                       .to = to.weight.data<float>(),

@@ -1,4 +1,5 @@
-// Kernels of ops/norms/rms_norm.h. x, y, dy, dx: [rows, C] of one floating type; the others in its compute type.
+// Kernels of ops/norms/rms_norm.h. x, y, dy, dx: [rows, heads · C] of one floating type; the others in its compute
+// type.
 #pragma once
 
 #include "core/kernel.h"
@@ -8,7 +9,7 @@ namespace lacuna {
 
 class Operand;
 
-/// rstd = 1 / sqrt(mean x² + eps), and y = x · rstd · (offset + weight). weight: [C]; rstd: [rows, 1].
+/// rstd = 1 / sqrt(mean x² + eps), and y = x · rstd · (offset + weight). weight: [C]; rstd: [rows, heads].
 inline constinit Kernel<void(double eps, double offset, const Tensor& x, const Tensor& weight, const Tensor& rstd,
                              const Tensor& y)>
     rms_norm_forward{"rms_norm"};
@@ -19,7 +20,7 @@ inline constinit Kernel<void(double offset, const Tensor& x, const Tensor& weigh
 
 /// Undefined: a gradient that is not wanted.
 struct RmsNormGradients {
-  Tensor x{};          // [rows, C]; may be dy
+  Tensor x{};          // [rows, heads · C]; may be dy
   bool add_x = false;  // adds to it
   Tensor weight{};     // [C]
 };

@@ -3,6 +3,7 @@
 #include "autograd/tape.h"
 #include "core/random.h"
 #include "nn/linear.h"
+#include "nn/linear_cross_entropy.h"
 #include "nn/sequential.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/curves/activation.h"
@@ -51,6 +52,26 @@ TEST_CASE("functional: operators compute element by element, and repeat a parame
   check(a + row, [&](std::size_t i) { return x[i] + r[i % 3]; });
   check(a - row, [&](std::size_t i) { return x[i] - r[i % 3]; });
   CHECK_THROWS_AS(a + Variable(values({2}, 4)), Error);
+}
+
+TEST_CASE("functional: linear_cross_entropy gives x the same gradient whether its weight is frozen or trained") {
+  const Tensor x = values({5, 3}, 1), table = values({7, 3}, 2);
+  const std::vector<std::int64_t> ids{3, -100, 6, 0, 2};
+  const auto gradient = [&](bool trained) {
+    const std::unique_ptr<MemoryPolicy> policy = make_policy("keep");
+    Tape tape(*policy);
+    const Variable leaf(x, true), weight(table, trained);
+    Variable loss;
+    {
+      const Recording recording(tape);
+      const Variable labels(Tensor::from(std::span<const std::int64_t>(ids), {5}));
+      loss = nn::linear_cross_entropy(leaf * 2.0, weight, Variable(), labels, {.soft_cap = 3});
+    }
+    tape.backward(loss);
+    return leaf.grad();
+  };
+  const std::vector<double> trained = gradient(true).to_vector(), frozen = gradient(false).to_vector();
+  for (std::size_t i = 0; i < trained.size(); ++i) CHECK(std::abs(trained[i] - frozen[i]) < 1e-6);
 }
 
 TEST_CASE("functional: gradients pass through an expression") {

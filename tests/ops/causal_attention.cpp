@@ -1,9 +1,11 @@
 #include "ops/attention/causal_attention.h"
 
+#include "autograd/tape.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "ops/attention/normed_rotary.h"
 #include "ops/attention/sequence_attention.h"
-#include "ops/operand.h"
+#include "ops/products/linear.h"
 #include "tests/ops/op_run.h"
 
 #include <doctest/doctest.h>
@@ -126,6 +128,49 @@ TEST_CASE("a cache gives the outputs of one pass") {
     const Tensor q = inputs[0].row_range(60 - rows, 60).reshape({1, rows, 32});
     CHECK(relative_error(op.forward(std::array{q, inputs[1], inputs[2]}), whole.row_range(60 - rows, 60)) < 1e-12);
   }
+}
+
+TEST_CASE("behind norms of heads and a rotation, what attention reads is made again from the norms' inputs") {
+  constexpr std::int64_t heads = 4, kv_heads = 2, d = 8, rows = 37, width = 24;
+  const SequencesPtr sequences = packed({0, 20, rows});
+  const RotaryTablePtr table = make_rotary_table(rotary_frequencies(d, 100, rows, rows), rows, Device::cpu);
+  const Tensor x = sample_values({1, rows, width}, DType::f32, 1), norm = sample_values({d}, DType::f32, 2, 0.5, 1.5);
+  std::int64_t bytes = 0;  // that are live behind forward
+  const auto gradients = [&](std::string_view policy_name) {
+    const std::unique_ptr<MemoryPolicy> policy = make_policy(policy_name);
+    Tape tape(*policy);
+    std::vector<Variable> weights;
+    Variable y;
+    {
+      const Recording recording(tape);
+      const auto projected = [&](std::int64_t columns) {
+        weights.emplace_back(sample_values({columns, width}, DType::f32, static_cast<std::uint32_t>(weights.size())),
+                             true);
+        return apply(Linear{}, Variable(x), weights.back(), Variable());
+      };
+      const auto rotated = [&](std::int64_t count) {
+        return apply(
+            NormedRotary{.norm = {.heads = count}, .rotary = {.heads = count, .table = table, .sequences = sequences}},
+            projected(count * d), Variable(norm));
+      };
+      Variable q = rotated(heads), k = rotated(kv_heads), v = projected(kv_heads * d);
+      y = apply(CausalAttention{.heads = heads, .kv_heads = kv_heads, .sequences = sequences}, std::move(q),
+                std::move(k), std::move(v));
+    }
+    tape.report();  // decides what is held
+    bytes = ledger(Device::cpu).total();
+    const Tensor dy = projection(y.tensor());
+    tape.backward({{std::move(y), dy}});
+    std::vector<Tensor> all;
+    for (const Variable& weight : weights) all.push_back(weight.grad());
+    return all;
+  };
+  const std::vector<Tensor> kept = gradients("keep");
+  std::int64_t expected = bytes - rows * (heads + kv_heads) * d * 4;
+  for (const Tensor& gradient : kept) expected += gradient.bytes();  // they live on
+  const std::vector<Tensor> exact = gradients("exact");
+  CHECK(bytes == expected);
+  for (std::size_t i = 0; i < kept.size(); ++i) CHECK(same_bits(kept[i], exact[i]));
 }
 
 TEST_CASE("causal attention refuses what does not fit") {

@@ -10,7 +10,7 @@ OpSample rms_norm(std::string name, RmsNorm op, Shape shape) {
           .inputs =
               [=](DType dtype) {
                 return std::vector{sample_values(shape, dtype, 1),
-                                   sample_values({shape.back()}, compute_type(dtype), 2, 0.5, 1.5)};
+                                   sample_values({shape.back() / op.heads}, compute_type(dtype), 2, 0.5, 1.5)};
               },
           .differentiable = {0, 1}};
 }
@@ -18,7 +18,8 @@ OpSample rms_norm(std::string name, RmsNorm op, Shape shape) {
 const RegisterSample rms_norms[] = {
     RegisterSample(rms_norm("rms_norm", {}, {3, 5, 37})),
     RegisterSample(rms_norm("rms_norm with an offset and a large eps", {.eps = 0.5, .offset = 1}, {4, 3})),
-    RegisterSample(rms_norm("rms_norm of each head", {.offset = 1}, {1, 7, 3, 8})),
+    RegisterSample(rms_norm("rms_norm of each head", {.offset = 1, .heads = 3}, {1, 7, 24})),
+    RegisterSample(rms_norm("rms_norm of each odd head", {.heads = 2}, {1, 7, 10})),
     RegisterSample(rms_norm("rms_norm of many rows", {}, {701, 29}))};
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "data/text/tokenizers/pattern.h"
 #include "data/text/tokenizers/pre_tokenizer.h"
 #include "data/text/tokenizers/steps.h"
+#include "data/text/tokenizers/unicode_versions.h"
 
 #include <utility>
 
@@ -63,7 +64,7 @@ class BertWords final : public PreTokenizer {
     cut_words(words, Cut::removed,
               [](std::string_view text, Matches& matches) { find_characters(text, matches, is_whitespace); });
     cut_words(words, Cut::isolated,
-              [](std::string_view text, Matches& matches) { find_characters(text, matches, is_punctuation); });
+              [](std::string_view text, Matches& matches) { find_characters(text, matches, is_library_punctuation); });
   }
 };
 
@@ -156,7 +157,7 @@ const RegisterStep<PreTokenizer> pre_tokenizers[] = {
     {"Punctuation",
      [](const JsonReader& object) -> std::unique_ptr<const PreTokenizer> {
        return std::make_unique<CharacterCut>(cut_named(object.text("behavior", "Isolated"), object.place()),
-                                             is_punctuation);
+                                             is_library_punctuation);
      }},
     {"Digits",
      [](const JsonReader& object) -> std::unique_ptr<const PreTokenizer> {

@@ -1,6 +1,7 @@
 #include "data/text/tokenizers/regex.h"
 
 #include "core/error.h"
+#include "data/text/tokenizers/unicode_versions.h"
 #include "data/text/utf8.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -22,6 +23,8 @@ constexpr std::string_view no_white_space =
 constexpr std::string_view word =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 constexpr std::string_view hexadecimal = "0-9A-Fa-f";
+
+std::string word_members() { return std::string(word) + newer_members("L") + newer_members("M") + newer_members("Nd"); }
 
 class PatternWriter {
  public:
@@ -63,13 +66,26 @@ class PatternWriter {
       case 'S':
         return in_class ? members(no_white_space, false) : members(white_space, true);
       case 'w':
-        return members(word, false);
+        return members(word_members(), false);
       case 'h':
         return members(hexadecimal, false);
       case 'W':
       case 'H':
         if (in_class) refuse(fmt::format("\\{} within a class", c));
-        return members(c == 'W' ? word : hexadecimal, true);
+        return members(c == 'W' ? word_members() : std::string(hexadecimal), true);
+      case 'd':
+        return members("\\p{Nd}" + newer_members("Nd"), false);
+      case 'p':
+        if (const std::size_t end = pattern_.find('}', at_);
+            pattern_.substr(at_, 3) == "\\p{" && end < pattern_.size()) {
+          const std::string newer = newer_members(pattern_.substr(at_ + 3, end - at_ - 3));
+          if (!in_class && !newer.empty()) out_ += '[';
+          take(end + 1 - at_);
+          out_ += newer;
+          if (!in_class && !newer.empty()) out_ += ']';
+          return;
+        }
+        break;
       case 'b':
       case 'B':
         if (!in_class) refuse(fmt::format("\\{}", c));

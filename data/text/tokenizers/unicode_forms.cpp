@@ -1,6 +1,7 @@
 // Unicode's normalization forms NFC, NFD, NFKC, NFKD.
 #include "data/text/tokenizers/normalizer.h"
 #include "data/text/tokenizers/steps.h"
+#include "data/text/tokenizers/unicode_versions.h"
 
 #include <utf8proc.h>
 
@@ -23,7 +24,7 @@ class UnicodeForm final : public Normalizer {
       const Character first = first_character(text.substr(begin));
       std::size_t end = begin + first.bytes;
       bool alone = true;
-      while (end < text.size()) {
+      while (end < text.size() && !is_newer_than_forms(first.code)) {
         const Character next = first_character(text.substr(end));
         if (!joins(next.code)) break;
         end += next.bytes;
@@ -66,13 +67,13 @@ class UnicodeForm final : public Normalizer {
   static bool is_hangul_syllable(std::int32_t code) { return code >= 0xac00 && code <= 0xd7a3; }
   /// Whether a character by itself is in the form.
   bool stays(std::int32_t code) const {
-    if (code < 0x80) return true;
+    if (code < 0x80 || is_newer_than_forms(code)) return true;
     if (is_hangul_syllable(code)) return (options_ & UTF8PROC_COMPOSE) != 0;
     return utf8proc_get_property(code)->decomp_seqindex == UINT16_MAX;
   }
   /// Whether a character may be reordered or composed with those in front of it.
   bool joins(std::int32_t code) const {
-    if (code < 0x300) return false;
+    if (code < 0x300 || is_newer_than_forms(code)) return false;
     if (!stays(code)) {
       utf8proc_int32_t parts[32];
       int boundary = UTF8PROC_BOUNDCLASS_START;

@@ -119,28 +119,34 @@ class CausalPass {
   /// cap: tanh(score / soft_cap).
   void probabilities(const QueryBlock& block, Range keys, const T* q, const Element* k_transposed, Element* q_copy,
                      C* scores, C* caps, C* inverse) const {
-    constexpr auto log2e = static_cast<C>(std::numbers::log2e);
-    const bool is_capped = a_.soft_cap != 0;
-    const auto scale = static_cast<C>(is_capped ? a_.scale / a_.soft_cap : a_.scale * std::numbers::log2e);
+    const C scale = scale_of_products();
     product_within(Factors::tokens(q, row_step(block), block.count, d_, q_copy), block.count, d_,
                    k_transposed + keys.begin * Factors::depth(d_), keys.end - keys.begin, where_seen(block, keys),
                    [&](std::int64_t i, std::int64_t j, const tile::Vector<C>& sum) {
                      tile::store(scores + i * stride_ + j, sum * scale);
                    });
-    if (is_capped || !a_.slopes.empty()) {
-      for (std::int64_t i = 0; i < block.count; ++i) {
-        const Range seen = seen_by(block, keys, i);
-        C* const row = scores + i * stride_;
-        if (is_capped) cap(seen, row, caps + i * stride_);
-        if (a_.slopes.empty()) continue;
-        const C slope = log2e * static_cast<C>(a_.slopes[static_cast<std::size_t>(block.head_of(i))]);
-#pragma GCC ivdep
-        for (std::int64_t j = seen.begin; j < seen.end; ++j) row[j] += slope * static_cast<C>(j + 1 - seen.end);
-      }
-    }
+    bend(block, keys, scores, caps);
     tile::softmax_rows_within(
         scores, stride_, block.count, tile::padded<C>(keys.end - keys.begin),
         [&](std::int64_t i) { return seen_by(block, keys, i); }, inverse);
+  }
+  /// From q·k to what `bend` takes.
+  C scale_of_products() const {
+    return static_cast<C>(is_capped() ? a_.scale / a_.soft_cap : a_.scale * std::numbers::log2e);
+  }
+  /// From scaled products of a block to scores to base 2: the soft cap and the slopes, if there are any.
+  void bend(const QueryBlock& block, Range keys, C* scores, C* caps) const {
+    if (!is_capped() && a_.slopes.empty()) return;
+    constexpr auto log2e = static_cast<C>(std::numbers::log2e);
+    for (std::int64_t i = 0; i < block.count; ++i) {
+      const Range seen = seen_by(block, keys, i);
+      C* const row = scores + i * stride_;
+      if (is_capped()) cap(seen, row, caps + i * stride_);
+      if (a_.slopes.empty()) continue;
+      const C slope = log2e * static_cast<C>(a_.slopes[static_cast<std::size_t>(block.head_of(i))]);
+#pragma GCC ivdep
+      for (std::int64_t j = seen.begin; j < seen.end; ++j) row[j] += slope * static_cast<C>(j + 1 - seen.end);
+    }
   }
   bool is_capped() const { return a_.soft_cap != 0; }
   bool drops() const { return a_.dropout > 0; }
@@ -215,9 +221,17 @@ class CausalForward : CausalPass<T> {
     Element* const q_copy = this->factor(arena.take(this->left_copy()));
     C* const draws = arena.take(this->draws());
     const std::int64_t keys = a_.keys.length(task.sequence), width = a_.kv_heads * d_;
-    Factors::pack_transposed(this->template rows_of_keys<T>(a_.k, task.sequence, task.kv), width, d_, keys, k);
-    Factors::pack(this->template rows_of_keys<T>(a_.v, task.sequence, task.kv), width, keys, d_, v);
     const std::int64_t first = a_.first_query(task.sequence), queries = a_.queries.length(task.sequence);
+    const T* const k_rows = this->template rows_of_keys<T>(a_.k, task.sequence, task.kv);
+    const T* const v_rows = this->template rows_of_keys<T>(a_.v, task.sequence, task.kv);
+    constexpr std::int64_t few = 2;  // rows of q for which keys are not worth packing
+    if (queries == 1 && task.end - task.begin <= few && !this->drops()) {
+      for (std::int64_t head = task.begin; head < task.end; ++head)
+        attend_with_one(task, head, k_rows, v_rows, y, reinterpret_cast<C*>(k), scores, caps);
+      return pad(task, y);
+    }
+    Factors::pack_transposed(k_rows, width, d_, keys, k);
+    Factors::pack(v_rows, width, keys, d_, v);
     this->for_blocks(task, [&](const QueryBlock& block) {
       const Range range = this->keys_of(task, block);
       const std::int64_t step = this->row_step(block), row = (block.query - first) * a_.heads * d_;
@@ -243,7 +257,34 @@ class CausalForward : CausalPass<T> {
           },
           range.begin);
     });
-    for (std::int64_t i = queries; i < a_.queries.end(task.sequence) - a_.queries.begin(task.sequence); ++i)  // padding
+    pad(task, y);
+  }
+
+ private:
+  /// y of the lone query of a head. q [padded(d)], scores [keys], caps [keys]: memory.
+  void attend_with_one(const CausalTask& task, std::int64_t head, const T* k, const T* v, const Tensor& y, C* q,
+                       C* scores, C* caps) const {
+    const std::int64_t width = a_.kv_heads * d_, keys = a_.keys.length(task.sequence);
+    const QueryBlock block{keys - 1, head, 1, true};
+    const Range seen{a_.first_key(keys - 1), keys};
+    const T* const row = this->template rows_of_queries<T>(a_.q, task.sequence, head);
+    for (std::int64_t c = 0; c < tile::padded<C>(d_); ++c) q[c] = c < d_ ? to_compute(row[c]) : C(0);
+    tile::products_with_rows(q, k + seen.begin * width, width, d_, keys - seen.begin, this->scale_of_products(),
+                             scores);
+    this->bend(block, seen, scores, caps);
+    C inverse = 0;
+    tile::softmax_rows_within(
+        scores, stride_, 1, tile::padded<C>(keys - seen.begin),
+        [&](std::int64_t) {
+          return Range{0, keys - seen.begin};
+        },
+        &inverse);
+    tile::sum_of_rows(scores, v + seen.begin * width, width, keys - seen.begin, d_, inverse,
+                      this->template rows_of_queries<T>(y, task.sequence, head));
+  }
+  void pad(const CausalTask& task, const Tensor& y) const {
+    const std::int64_t rows = a_.queries.end(task.sequence) - a_.queries.begin(task.sequence);
+    for (std::int64_t i = a_.queries.length(task.sequence); i < rows; ++i)
       std::fill_n(this->template rows_of_queries<T>(y, task.sequence, task.begin) + i * a_.heads * d_,
                   (task.end - task.begin) * d_, T{});
   }

@@ -102,4 +102,49 @@ void softmax_rows_within(C* scores, std::int64_t stride, std::int64_t count, std
   }
 }
 
+// Products of one row with rows that are not packed, for queries that come one at a time.
+
+/// sums[i] = factor · the product of `row` [padded(depth)], zeros behind its end, with row i of `from` [count, depth],
+/// rows `stride` elements apart. Whole vectors of sums are written.
+template <class T>
+void products_with_rows(const Compute<T>* row, const T* from, std::int64_t stride, std::int64_t depth,
+                        std::int64_t count, Compute<T> factor, Compute<T>* sums) {
+  using C = Compute<T>;
+  for (std::int64_t first = 0; first < count; first += lanes<C>) {
+    const T* rows_from[lanes<C>];
+    for (std::int64_t l = 0; l < lanes<C>; ++l) rows_from[l] = from + std::min(first + l, count - 1) * stride;
+    Vector<C> square[lanes<C>] = {};
+    for (std::int64_t k = 0; k < depth; k += lanes<C>) {
+      const Vector<C> left = load(row + k);
+#pragma GCC unroll 16
+      for (std::int64_t l = 0; l < lanes<C>; ++l) square[l] += left * load_as(rows_from[l] + k, depth - k);
+    }
+    transpose<C>(square);
+    Vector<C> sum{};
+    for (const Vector<C>& v : square) sum += v;
+    store(sums + first, sum * factor);
+  }
+}
+
+/// to [columns] = factor · Σ weights[i] · row i of `from` [count, columns], rows `stride` elements apart.
+template <class T>
+void sum_of_rows(const Compute<T>* weights, const T* from, std::int64_t stride, std::int64_t count,
+                 std::int64_t columns, Compute<T> factor, T* to) {
+  using C = Compute<T>;
+  constexpr std::int64_t together = 4;  // vectors
+  for (std::int64_t column = 0; column < columns; column += together * lanes<C>) {
+    Vector<C> sums[together] = {};
+    for (std::int64_t i = 0; i < count; ++i) {
+      const T* const row = from + i * stride + column;
+#pragma GCC unroll 4
+      for (std::int64_t v = 0; v < together; ++v)
+        if (column + v * lanes<C> < columns)
+          sums[v] += weights[i] * load_as(row + v * lanes<C>, columns - column - v * lanes<C>);
+    }
+    for (std::int64_t v = 0; v < together; ++v)
+      if (column + v * lanes<C> < columns)
+        store_as(to + column + v * lanes<C>, sums[v] * factor, columns - column - v * lanes<C>);
+  }
+}
+
 }  // namespace lacuna::tile

@@ -2,9 +2,13 @@
 
 #include "apps/commands/reference_batch.h"
 #include "autograd/tape.h"
+#include "core/file.h"
 #include "core/glob.h"
+#include "models/folders/transformers.h"
 #include "models/folders/values.h"
+#include "models/io/adapter_folder.h"
 #include "models/io/weights.h"
+#include "models/language_model.h"
 #include "models/registry.h"
 #include "nn/freeze.h"
 #include "nn/functional.h"
@@ -25,6 +29,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::string_view adapter_prefix = "adapter/";
+
 /// timm's keyword for what is a hyper-parameter here.
 std::string hyper_parameter_of(const std::string& keyword) {
   if (keyword == "img_size") return "image_size";
@@ -35,7 +41,17 @@ std::string hyper_parameter_of(const std::string& keyword) {
 struct ReferenceModel {
   std::string name;
   std::vector<HyperParameter> hyper_parameters;
+  std::shared_ptr<const TensorNames> names{};  // of the file's tensors; null: they are ours
+  std::string task{};                          // of a model with such names
 };
+
+/// A model that the file describes by the config.json of a type of transformers.
+ReferenceModel read_config(const json& description, const std::string& origin) {
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(description["config"].dump());
+  config["model_type"] = description["family"];
+  const ModelFolder folder = read_transformers_config(config, origin);
+  return {folder.model, folder.hyper_parameters, folder.names, task_of(folder)};
+}
 
 /// The file's name of a model, and its hyper-parameters.
 ReferenceModel read_model(const SafetensorsFile& file) {
@@ -43,6 +59,7 @@ ReferenceModel read_model(const SafetensorsFile& file) {
   const std::string origin = file.path().string();
   if (!description.is_object() || !description.contains("family") || !description["family"].is_string())
     reject("{}: expected metadata `model` with a `family`, as reference files have it", origin);
+  if (description.contains("config") && description["config"].is_object()) return read_config(description, origin);
   ReferenceModel model{description["family"].get<std::string>(), {}};
   const bool is_preset = model.name == "preset";
   if (is_preset) {
@@ -70,20 +87,64 @@ std::vector<HyperParameter> without_dropout(const ReferenceModel& model) {
   return all;
 }
 
+/// The file's weights under our names.
+WeightFiles weights_in(const SafetensorsFile& file, const ReferenceModel& description) {
+  WeightFiles weights(SafetensorsFile(file.path()));
+  weights.take_from("weight/");
+  if (description.names) weights.rename(*description.names);
+  return weights;
+}
+
+/// Adds the adapter of a file that has one: metadata `adapter`, as PEFT's adapter_config.json, and `adapter/…`.
+void add_adapter(const SafetensorsFile& file, const ReferenceModel& description, Model& model) {
+  const json adapter = reference_metadata(file, "adapter");
+  if (adapter.is_null()) return;
+  const std::filesystem::path folder = make_folder_beside(std::filesystem::temp_directory_path() / "lacuna-adapter");
+  const auto remove = [](const std::filesystem::path* made) {
+    std::error_code ignored;
+    std::filesystem::remove_all(*made, ignored);
+  };
+  const std::unique_ptr<const std::filesystem::path, decltype(remove)> removes(&folder, remove);
+  std::vector<NamedTensor> tensors;
+  for (const SafetensorsEntry& entry : file.entries())
+    if (entry.name.starts_with(adapter_prefix))
+      tensors.emplace_back(entry.name.substr(adapter_prefix.size()), file.load(entry.name));
+  write_safetensors(folder / adapter_weights_file, std::move(tensors));
+  write_file_atomically(folder / adapter_config_file, adapter.dump());
+  std::vector<TensorNames> names;
+  if (description.names) names.push_back(*description.names);
+  const AdapterFolder stored(folder, std::move(names));
+  add_adapters(model, stored.options(model));
+  stored.load(model);
+}
+
 /// The model of the file with its weights. Tried without memory first: a wrong file costs nothing.
 std::unique_ptr<Model> make_model(const SafetensorsFile& file, const ReferenceModel& description, DType precision) {
-  const LoadOptions weights{.prefix = "weight/"};
   const std::vector<HyperParameter> parameters = without_dropout(description);
-  check_weights(*build_model(description.name, parameters, {.device = Device::meta}), SafetensorsFile(file.path()),
-                weights);
+  const WeightFiles weights = weights_in(file, description);
+  check_weights(*build_model(description.name, parameters, {.device = Device::meta}), weights);
   std::unique_ptr<Model> model = build_model(description.name, parameters, {.dtype = precision});
-  load_weights(*model, SafetensorsFile(file.path()), weights);
+  load_weights(*model, weights);
+  add_adapter(file, description, *model);
   return model;
+}
+
+/// The file's name of a parameter, and whether it holds its transpose.
+TensorNames::Place place_of(const std::string& path, const ReferenceModel& description, const Model& model) {
+  if (!description.names) return {path};
+  const std::size_t adapter = path.rfind(".lora_");
+  std::vector<TensorNames::Place> places = description.names->theirs(path);
+  expect(!places.empty(), "{} has no name in transformers", path);
+  if (adapter != std::string::npos)
+    places.front().name = "base_model.model." + places.front().name;
+  else if (model.adaptation())
+    places.front().name = "base_model.model." + places.front().name;
+  return places.front();
 }
 
 /// Trains what the file trained. Norms keep PyTorch's semantics, where wanting no gradient does not freeze statistics:
 /// so the modules are not told.
-void select_trained(const SafetensorsFile& file, const Model& model) {
+void select_trained(const SafetensorsFile& file, const ReferenceModel& description, const Model& model) {
   const json patterns = reference_metadata(file, "trainable");
   if (patterns.is_null()) return;
   if (!patterns.is_array() ||
@@ -92,7 +153,7 @@ void select_trained(const SafetensorsFile& file, const Model& model) {
            patterns.dump());
   for (Parameter* parameter : model.parameters())
     parameter->set_trainable(std::any_of(patterns.begin(), patterns.end(), [&](const json& pattern) {
-      return matches_glob(pattern.get<std::string>(), parameter->path());
+      return matches_glob(pattern.get<std::string>(), place_of(parameter->path(), description, model).name);
     }));
 }
 
@@ -136,16 +197,20 @@ double largest_magnitude(const std::vector<double>& values) {
 
 class Comparison {
  public:
-  explicit Comparison(const SafetensorsFile& file) : file_(file) {}
+  explicit Comparison(const SafetensorsFile& file) : file_(file) {
+    if (file.contains("input/mask")) mask_ = file.load("input/mask");
+  }
 
   /// Compares, if the file has such a tensor.
   void add(const std::string& name, const Tensor& ours) {
     const SafetensorsEntry* const entry = file_.find(name);
     if (entry == nullptr) return;
-    if (ours.defined() && !(entry->shape == ours.shape()))
+    const bool is_padded = ours.defined() && entry->shape.rank() == ours.shape().rank() + 1;
+    if (ours.defined() && !is_padded && !(entry->shape == ours.shape()))
       reject("{}: `{}` has the shape {}, but the model gives {}", file_.path().string(), name, entry->shape,
              ours.shape());
-    const std::vector<double> theirs = file_.load(name).to_vector();
+    const Tensor stored = file_.load(name);
+    const std::vector<double> theirs = is_padded ? rows_of_mask(name, stored, ours.shape()) : stored.to_vector();
     double difference = 0;
     if (ours.defined()) {
       const std::vector<double> values = ours.to_vector();
@@ -157,6 +222,11 @@ class Comparison {
       difference = std::numeric_limits<double>::infinity();
     }
     tensors_.push_back({name, difference, largest_magnitude(theirs)});
+  }
+
+  /// The same of a parameter's tensor: `prefix` and the file's name for it.
+  void add_required(const std::string& prefix, const TensorNames::Place& place, const Tensor& ours) {
+    add_required(prefix + place.name, ours.defined() && place.transposed ? transposed(ours) : ours);
   }
 
   /// The same, of a result without which the file compares too little.
@@ -194,14 +264,14 @@ class Comparison {
 
   /// Replaces the elements of a compared gradient that the tolerance cannot tell from zero by the file's;
   /// returns how many.
-  std::int64_t take_over_zeros(Parameter& parameter) const {
-    const std::string name = "grad/" + parameter.path();
+  std::int64_t take_over_zeros(Parameter& parameter, const TensorNames::Place& place) const {
+    const std::string name = "grad/" + place.name;
     const auto compared = std::find_if(tensors_.begin(), tensors_.end(),
                                        [&](const ReferenceTensor& tensor) { return tensor.name == name; });
     if (compared == tensors_.end() || !parameter.trainable() || !parameter.grad().defined()) return 0;
     if (parameter.grad().dtype() != DType::f32) return 0;  // in f64 no step is made of rounding
     const double zero = reference_tolerance * compared->magnitude;
-    const Tensor theirs = file_.load(name).to(DType::f32);
+    const Tensor stored = file_.load(name).to(DType::f32), theirs = place.transposed ? transposed(stored) : stored;
     const float* const from = theirs.data<const float>();
     float* const to = parameter.grad().data<float>();
     std::int64_t taken = 0;
@@ -217,7 +287,26 @@ class Comparison {
   std::vector<ReferenceTensor> take() { return std::move(tensors_); }
 
  private:
+  /// The rows of `stored` [N, L, ...] that the mask has, or all where there is none.
+  std::vector<double> rows_of_mask(const std::string& name, const Tensor& stored, const Shape& ours) const {
+    const std::int64_t rows = stored.shape()[0] * stored.shape()[1];
+    const std::vector<double> all = stored.to_vector(),
+                              kept = mask_.defined() ? mask_.to_vector() : std::vector<double>();
+    if (!kept.empty() && std::ssize(kept) != rows)
+      reject("{}: expected `{}` of the rows of `input/mask` {}, got {}", file_.path().string(), name, mask_.shape(),
+             stored.shape());
+    std::vector<double> values;
+    const auto width = rows == 0 ? 0 : std::ssize(all) / rows;
+    for (std::int64_t row = 0; row < rows; ++row)
+      if (kept.empty() || kept[static_cast<std::size_t>(row)] != 0)
+        values.insert(values.end(), all.begin() + row * width, all.begin() + (row + 1) * width);
+    if (std::ssize(values) != ours.count())
+      reject("{}: `{}` has the shape {}, but the model gives {}", file_.path().string(), name, stored.shape(), ours);
+    return values;
+  }
+
   const SafetensorsFile& file_;
+  Tensor mask_;  // undefined where the file has none
   std::vector<ReferenceTensor> tensors_;
 };
 
@@ -229,15 +318,20 @@ class Watched final : public Model {
         model_(model) {}
 
   Outputs forward(Inputs inputs) override {
-    Outputs outputs = model_.forward(std::move(inputs));
+    auto* const decoder = dynamic_cast<LanguageModel*>(&model_);
     seen_.clear();
+    if (decoder != nullptr) {  // the task asks for rows with a label alone, the file has all
+      const NoGrad no_grad;
+      Inputs all = inputs;
+      all.take("rows");
+      seen_.set("logits", logits_of(model_.forward(std::move(all)), decoder->soft_cap()).tensor());
+    }
+    Outputs outputs = model_.forward(std::move(inputs));
     const bool two_heads = model_.training() && outputs.contains("logits_distilled");
+    if (decoder != nullptr) return outputs;
     if (outputs.contains("hidden")) {
       const NoGrad no_grad;
-      const Variable &hidden = outputs.at("hidden"), &weight = outputs.at("decoder_weight");
-      seen_.set(
-          "logits",
-          linear(hidden, weight, outputs.at("decoder_bias")).reshape({hidden.shape()[1], weight.shape()[0]}).tensor());
+      seen_.set("logits", logits_of(outputs, 0).tensor());
     } else {
       for (const auto& [name, output] : outputs)
         if (!two_heads || name != "logits")
@@ -268,10 +362,25 @@ class TwoHeads final : public Task {
   }
 };
 
+/// The likeliest tokens behind `generate/prompt` [P], as many as `generate/ids` has: i64 [S].
+Tensor greedy_continuation(const SafetensorsFile& file, LanguageModel& model) {
+  const std::vector<double> prompt = file.load("generate/prompt").to_vector();
+  const auto wanted = file.find("generate/ids")->shape.count();
+  KeyValueCache cache(model.layers(), std::ssize(prompt) + wanted);
+  std::vector<std::int64_t> next(prompt.begin(), prompt.end()), made;
+  while (std::ssize(made) < wanted) {
+    const std::vector<double> logits = model.read(next, cache).to_vector();
+    next = {std::ranges::max_element(logits) - logits.begin()};
+    made.push_back(next.front());
+  }
+  return Tensor::from(std::span<const std::int64_t>(made), {wanted});
+}
+
 /// The task that the file names; else the usual one of the model's head.
 std::unique_ptr<Task> make_reference_task(const SafetensorsFile& file, const ReferenceModel& description,
                                           const Model& model) {
   if (file.metadata().contains("task")) return reference_task(file, model);
+  if (description.names) return make_task(description.task, {}, model);
   if (model.heads().size() == 2) return std::make_unique<TwoHeads>();
   const std::vector<HyperParameter> all =
       describe_model(description.name, description.hyper_parameters).hyper_parameters;
@@ -295,11 +404,14 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
   const Batch batch = load_reference_batch(file, *model, *task);
   for (const SampleField& field : model->inputs())
     if (repetition > 0 && field.dtype == DType::f32) move_within_rounding(batch.at(field.name), repetition);
-  select_trained(file, *model);
+  select_trained(file, description, *model);
   Comparison comparison(file);
   Watched watched(*model);
 
   model->set_training(false);
+  if (auto* const language_model = dynamic_cast<LanguageModel*>(model.get());
+      language_model != nullptr && file.contains("generate/ids"))
+    comparison.add("generate/ids", greedy_continuation(file, *language_model));
   task->run(watched, batch, TaskMode::evaluate);
   for (const auto& [name, output] : watched.seen()) comparison.add("eval/" + name, output);
   model->set_training(true);
@@ -315,16 +427,18 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
   const std::vector<Parameter*> parameters = model->parameters();
   for (const Parameter* parameter : parameters) {
     if (parameter->trainable())
-      comparison.add_required("grad/" + parameter->path(), parameter->grad());
+      comparison.add_required("grad/", place_of(parameter->path(), description, *model), parameter->grad());
     else
-      comparison.add("grad/" + parameter->path(), {});
+      comparison.add("grad/" + place_of(parameter->path(), description, *model).name, {});
   }
   comparison.measure_zero_gradients();
   std::int64_t stepped_alike = 0;
-  for (Parameter* parameter : parameters) stepped_alike += comparison.take_over_zeros(*parameter);
+  for (Parameter* parameter : parameters)
+    stepped_alike += comparison.take_over_zeros(*parameter, place_of(parameter->path(), description, *model));
   if (step_optimizer(file, *model)) {
     for (const Parameter* parameter : parameters)
-      comparison.add_required("after/" + parameter->path(), parameter->tensor());
+      if (parameter->trainable() || !model->adaptation())
+        comparison.add_required("after/", place_of(parameter->path(), description, *model), parameter->tensor());
     for (const Buffer* buffer : model->buffers()) comparison.add("after/" + buffer->path(), buffer->tensor());
   }
   comparison.require_all_compared();

@@ -134,6 +134,8 @@ class FileBatch {
     for (const auto& [name, tensor] : delimiters_) declared.insert(source_of(name));
     for (const std::string& name : declared)
       if (!file_.contains(name)) refuse("`{}` is missing", name);
+    // Positions that restart with each sequence follow from the offsets.
+    if (file_.contains("input/offsets")) declared.insert("input/positions");
     for (const SafetensorsEntry& entry : file_.entries())
       if ((entry.name.starts_with(prefix) || entry.name == target_name) && !declared.contains(entry.name))
         refuse("neither the model nor its task takes `{}`", entry.name);
@@ -229,6 +231,8 @@ class FileBatch {
         const bool is_padded =
             mask_.defined() && shape.rank() == expected.rank() + 1 && Shape{shape[0], shape[1]} == mask_.shape();
         if (is_padded) tensor = packed(tensor, rows);
+        const bool is_one_row = !mask_.defined() && shape.rank() == expected.rank() + 1 && shape[0] == 1;
+        if (is_one_row) tensor = tensor.reshape(with_front({shape[1]}, shape, 2));
       }
     }
     if (!(tensor.shape() == expected)) refuse("`{}` has the shape {}", source, shape);

@@ -131,7 +131,14 @@ std::vector<PendingTensor> state_to_write(const Model& model, DType type, const 
     }
     const std::vector<TensorNames::Place> places = names->theirs(ours);
     expect(!places.empty(), "{} has no name in transformers", ours);
-    for (const TensorNames::Place& place : places) state.push_back(part_of(place.name, one, place.part, place.parts));
+    for (const TensorNames::Place& place : places) {
+      PendingTensor part = part_of(place.name, one, place.part, place.parts);
+      if (place.transposed && part.shape.rank() == 2) {
+        part.shape = Shape{part.shape[1], part.shape[0]};
+        part.make = [make = std::move(part.make)] { return transposed(make()); };
+      }
+      state.push_back(std::move(part));
+    }
   }
   return state;
 }

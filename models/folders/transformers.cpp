@@ -243,11 +243,12 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
                     "transformers)");
   }
   folder.hyper_parameters = type.read(config);
-  read_labels(config, folder);
+  const bool has_classes = describe_model(folder.model, folder.hyper_parameters).options.find("num_classes") != nullptr;
+  if (has_classes) read_labels(config, folder);
   const std::int64_t side =
       read_preparation(file.parent_path() / "preprocessor_config.json", model_type, folder.images);
   if (side > 0 && !config.says("image_size")) folder.hyper_parameters.push_back({"image_size", side});
-  folder.problem = config.text("problem_type", "");
+  folder.problem = config.text("problem_type", std::string(type.problem));
   folder.columns = config.texts(columns_key);
   if (!config.flag("tie_word_embeddings", true))
     folder.refused["masked_lm"] =
@@ -275,12 +276,14 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
                     : description.stored == DType::bf16 ? "bfloat16"
                                                         : "float16";
   if (!description.columns.empty()) config[columns_key] = description.columns;
-  TransformersFiles files{.texts = description.tokenizer, .names = &kind.names};
+  const ModelDescription described = describe_model(description.model, description.hyper_parameters);
+  TransformersFiles files{.texts = description.tokenizer,
+                          .names = kind.names_of ? kind.names_of(described.options) : &kind.names};
   const auto add = [&](const char* name, const ordered_json& json) { files.texts[name] = json.dump(2) + "\n"; };
   add("config.json", config);
   if (const auto* const images = dynamic_cast<const ImageModel*>(&model))
     add("preprocessor_config.json", preprocessor_of(*images, description.images));
-  const auto values = describe_model(description.model, description.hyper_parameters).hyper_parameters;
+  const auto& values = described.hyper_parameters;
   if (find_value(values, "pooling") == nullptr) return files;
   write_longest(values, files.texts);
   if (*find_value(values, "head") == Tree("embedding"))

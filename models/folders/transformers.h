@@ -21,6 +21,9 @@ struct TransformersType {
   std::function<std::vector<std::string>(const Options& options)> notes{};
   /// The class of a type with several heads, in place of `architecture`.
   std::function<std::string(const Options& options)> class_of{};
+  std::string_view problem{};  // of its task, where config.json says none
+  /// The names under which a model is written, where they differ from `names`.
+  std::function<const TensorNames*(const Options& options)> names_of{};
 };
 Registry<TransformersType>& transformers_types();
 struct RegisterTransformersType {

@@ -321,6 +321,18 @@ Tensor SafetensorsFile::load(std::string_view name) const {
   return tensor;
 }
 
+Tensor transposed(const Tensor& tensor) {
+  const std::int64_t rows = tensor.shape()[0], columns = tensor.shape()[1], size = size_of(tensor.dtype());
+  const Tensor result = Tensor::empty({columns, rows}, tensor.dtype(), Device::cpu);
+  const Tensor on_host = tensor.to(Device::cpu);
+  const auto* const from = on_host.data<const std::byte>();
+  std::byte* const to = result.raw();
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      std::memcpy(to + (j * rows + i) * size, from + (i * columns + j) * size, static_cast<std::size_t>(size));
+  return result;
+}
+
 std::string to_json(const std::vector<TensorDescription>& tensors) {
   nlohmann::json list = nlohmann::json::array();
   for (const auto& [name, dtype, shape, stored_type] : tensors)

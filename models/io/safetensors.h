@@ -63,6 +63,9 @@ class SafetensorsFile {
   std::map<std::string, CodedEntry, std::less<>> coded_;
 };
 
+/// [m, n] to [n, m], of any type that is not coded, on the CPU.
+Tensor transposed(const Tensor& tensor);
+
 using NamedTensor = std::pair<std::string, Tensor>;
 
 /// A tensor that is made when its turn to be written comes, as a converted one of which only one is held at a time.

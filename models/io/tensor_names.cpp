@@ -33,12 +33,17 @@ std::optional<std::string> renamed(std::string_view name, std::string_view from,
   return result.append(rest);
 }
 
+bool is_transposed(const TensorNameRule& rule, std::string_view theirs) {
+  return rule.transposed && renamed(theirs, std::string(rule.theirs) + "weight", "", 0).has_value();
+}
+
 }  // namespace
 
 std::optional<TensorNames::Place> TensorNames::ours(std::string_view theirs) const {
   const auto find = [](const std::vector<TensorNameRule>& rules, std::string_view name) -> std::optional<Place> {
     for (const TensorNameRule& rule : rules)
-      if (auto found = renamed(name, rule.theirs, rule.ours, rule.shift)) return Place{*found, rule.part, rule.parts};
+      if (auto found = renamed(name, rule.theirs, rule.ours, rule.shift))
+        return Place{*found, rule.part, rule.parts, is_transposed(rule, name)};
     return {};
   };
   if (theirs.starts_with(base))
@@ -51,7 +56,7 @@ std::vector<TensorNames::Place> TensorNames::every_name(std::string_view ours) c
   const auto add = [&](const std::vector<TensorNameRule>& rules, std::string_view begin) {
     for (const TensorNameRule& rule : rules)
       if (const auto name = renamed(ours, rule.ours, rule.theirs, -rule.shift))
-        places.push_back({std::string(begin) + *name, rule.part, rule.parts});
+        places.push_back({std::string(begin) + *name, rule.part, rule.parts, is_transposed(rule, *name)});
   };
   add(body, base);
   add(heads, "");

@@ -14,6 +14,7 @@ struct TensorNameRule {
   std::string_view theirs, ours;
   std::int64_t part = 0, parts = 1;  // theirs is this one of equal parts of ours, by rows
   std::int64_t shift = 0;            // what is added to the first number of theirs
+  bool transposed = false;           // of a module: its `weight` is [in, out] there, and [out, in] here
 };
 
 struct TensorNames {
@@ -26,6 +27,7 @@ struct TensorNames {
   struct Place {
     std::string name;
     std::int64_t part = 0, parts = 1;
+    bool transposed = false;
   };
   /// Our tensor that `theirs` is, or is a part of.
   std::optional<Place> ours(std::string_view theirs) const;

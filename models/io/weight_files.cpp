@@ -231,6 +231,12 @@ bool WeightFiles::holds_coded() const {
   return std::ranges::any_of(entries_, [](const SafetensorsEntry& entry) { return entry.format.has_value(); });
 }
 
+void WeightFiles::take_from(const std::string& prefix) {
+  prefix_ = prefix;
+  std::erase_if(entries_, [&](const SafetensorsEntry& entry) { return !entry.name.starts_with(prefix); });
+  for (SafetensorsEntry& entry : entries_) entry.name.erase(0, prefix.size());
+}
+
 void WeightFiles::rename(const TensorNames& names) {
   const auto known = [&](std::string_view name) { return names.ours(name) || names.ignores(name); };
   std::string best_begin, best_base;
@@ -254,6 +260,7 @@ void WeightFiles::rename(const TensorNames& names) {
       std::vector<const SafetensorsEntry*>& parts = joined[place->name];
       parts.resize(static_cast<std::size_t>(place->parts));
       parts[static_cast<std::size_t>(place->part)] = &entry;
+      if (place->transposed && entry.shape.rank() == 2) transposed_.insert(entry.name);
     } else {
       renamed.push_back(entry);
       parts_of_[entry.name] = {entry.name};
@@ -261,6 +268,10 @@ void WeightFiles::rename(const TensorNames& names) {
   }
   for (const auto& [name, parts] : joined) {
     renamed.push_back(join(name, parts, path_));
+    if (SafetensorsEntry& whole = renamed.back(); transposed_.contains(parts.front()->name)) {
+      whole.shape = Shape{whole.shape[1], whole.shape[0]};
+      if (std::exchange(whole.format, {})) whole.dtype = DType::f32;
+    }
     for (const SafetensorsEntry* const part : parts) parts_of_[name].push_back(part->name);
   }
   entries_ = std::move(renamed);
@@ -268,10 +279,12 @@ void WeightFiles::rename(const TensorNames& names) {
 }
 
 Tensor WeightFiles::load_stored(const std::string& name) const {
-  const auto found = file_of_.find(name);
+  const auto found = file_of_.find(prefix_ + name);
   expect(found != file_of_.end(), "{} holds no tensor \"{}\"", path_.string(), name);
-  Tensor stored = files_[found->second].load(name);
-  return low_halves_ && stored.dtype() == DType::bf16 ? join_halves(stored, low_halves_->load(name)) : stored;
+  Tensor stored = files_[found->second].load(prefix_ + name);
+  if (low_halves_ && stored.dtype() == DType::bf16) stored = join_halves(stored, low_halves_->load(prefix_ + name));
+  if (!transposed_.contains(name)) return stored;
+  return transposed(stored.is_coded() ? stored.to(DType::f32) : stored);
 }
 
 Tensor WeightFiles::load(std::string_view name) const {

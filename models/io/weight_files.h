@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,9 @@ class WeightFiles {
   /// another format is refused with the command that converts it, where there is one.
   explicit WeightFiles(const std::filesystem::path& path);
   WeightFiles(SafetensorsFile file);  // NOLINT(google-explicit-constructor): a file is the common case
+
+  /// From here on only the tensors whose names begin with `prefix` are there, without it. Before `rename`.
+  void take_from(const std::string& prefix);
 
   /// From here on the tensors have our names: those of several parts are joined, and those that no model of ours has
   /// are left out. What all stored names begin with, as `module.`, is no part of them. Names that are in no table stay.
@@ -52,7 +56,9 @@ class WeightFiles {
   std::vector<SafetensorsEntry> entries_;
   std::map<std::string, std::size_t, std::less<>> file_of_;                  // by stored name
   std::map<std::string, std::vector<std::string>, std::less<>> parts_of_{};  // stored names, by ours
+  std::set<std::string, std::less<>> transposed_;                            // stored names
   std::vector<std::string> left_out_;
+  std::string prefix_;  // of the stored names
 };
 
 }  // namespace lacuna

@@ -17,8 +17,6 @@
 namespace lacuna {
 namespace {
 
-double perplexity(std::span<const double> sums) { return std::exp(sums[0] / sums[1]); }
-
 struct MaskedLmOptions {
   double probability = 0.15;
   std::int64_t mask_id = -1;
@@ -41,7 +39,7 @@ struct MaskedLmOptions {
 class MaskedLm final : public Task {
  public:
   MaskedLm(const MaskedLmOptions& options, const Model& model)
-      : Task({{.name = "perplexity", .higher_is_better = false, .sums = 2, .value = perplexity}}),
+      : Task({perplexity_metric()}),
         outputs_(model.num_classes()),
         given_mask_(options.mask_id),
         probability_(options.probability),

@@ -214,6 +214,12 @@ std::vector<Tensor> number_sums(const std::vector<Metric>& metrics, const Tensor
   return sums;
 }
 
+Metric perplexity_metric() {
+  return {.name = "perplexity", .higher_is_better = false, .sums = 2, .value = [](std::span<const double> sums) {
+            return std::exp(sums[0] / sums[1]);
+          }};
+}
+
 Tensor sum_and_count(const Tensor& mean, double count) {
   const Tensor sums = Tensor::zeros({2}, DType::f64, mean.device());
   add_to_sums(mean.device(), count, mean, sums.leading(0, 1));

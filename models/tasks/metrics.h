@@ -25,6 +25,8 @@ std::vector<Metric> number_metrics(std::string_view names);
 /// Sums of these metrics over one batch, which the host counts; predictions and labels of one shape.
 std::vector<Tensor> number_sums(const std::vector<Metric>& metrics, const Tensor& predictions, const Tensor& labels);
 
+/// e to the mean loss, `perplexity`; its sums are those of sum_and_count.
+Metric perplexity_metric();
 /// [mean · count, count] f64, on the device of `mean` [].
 Tensor sum_and_count(const Tensor& mean, double count);
 

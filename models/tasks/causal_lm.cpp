@@ -1,0 +1,90 @@
+// Causal language modelling: each token is predicted from those before it.
+#include "models/language_model.h"
+#include "models/sequences.h"
+#include "models/task.h"
+#include "models/tasks/metrics.h"
+#include "models/tasks/text.h"
+#include "ops/losses/linear_cross_entropy.h"
+
+namespace lacuna {
+namespace {
+
+struct CausalLmOptions {
+  double label_smoothing = 0;
+
+  static Fields fields() {
+    return {field("label_smoothing", &CausalLmOptions::label_smoothing, up_to(1), label_smoothing_help)};
+  }
+};
+
+/// Rows of the tokens behind which one with a label stands in the same sequence, and these labels. Where labels have no
+/// values, all but the last tokens.
+LabelledTokens next_labels(const Sequences& sequences, const Tensor& labels, Device device) {
+  if (device == Device::meta) return labelled_tokens(Variable(labels), device, sequences.rows() - sequences.count());
+  const Tensor next =
+      Tensor::full(labels.shape(), static_cast<double>(no_label), DType::i64, Device::cpu, Purpose::data);
+  const auto* const from = labels.data<const std::int64_t>();
+  auto* const to = next.data<std::int64_t>();
+  for (std::int64_t n = 0; n < sequences.count(); ++n)
+    for (std::int64_t row = sequences.begin(n); row + 1 < sequences.begin(n) + sequences.length(n); ++row)
+      to[row] = from[row + 1];
+  return labelled_tokens(Variable(next), device);
+}
+
+/// Mean cross entropy of the tokens that have a label, the first of a sequence never (transformers' causal language
+/// models). The logits are computed for them only, a block of rows at a time.
+class CausalLm final : public Task {
+ public:
+  CausalLm(const CausalLmOptions& options, const Model& model)
+      : Task({perplexity_metric()}),
+        tokens_(field_of(model.inputs(), "tokens")),
+        label_smoothing_(options.label_smoothing) {
+    const auto* const language_model = dynamic_cast<const LanguageModel*>(&model);
+    if (language_model == nullptr)
+      reject("task causal_lm: expected a model that predicts the next token, as a decoder");
+    soft_cap_ = language_model->soft_cap();
+  }
+
+  SampleFields targets() const override {
+    SampleField labels = tokens_;
+    labels.name = "labels";
+    labels.kind = FieldKind::label;
+    labels.padding = static_cast<double>(no_label);
+    return {labels};
+  }
+
+  TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
+    LabelledTokens next = next_labels(*sequences_of(batch), batch.take("labels").tensor(), model.context().device);
+    batch.set("rows", std::move(next.rows));
+    Outputs outputs = model.forward(std::move(batch));
+    const LinearCrossEntropy loss{.label_smoothing = mode == TaskMode::train ? label_smoothing_ : 0,
+                                  .soft_cap = soft_cap_};
+    Variable bias = outputs.contains("decoder_bias") ? outputs.take("decoder_bias") : Variable();
+    TaskResult result;
+    result.loss = next.loss(
+        apply(loss, outputs.take("hidden"), outputs.take("decoder_weight"), std::move(bias), std::move(next.labels)));
+    result.sums = {sum_and_count(result.loss.tensor(), static_cast<double>(next.count))};
+    return result;
+  }
+
+  double weight(const Batch& batch, TaskMode) const override {
+    const Inputs inputs(batch);
+    const Tensor& labels = batch["labels"];
+    return static_cast<double>(next_labels(*sequences_of(inputs), labels, labels.device()).count);
+  }
+
+ private:
+  SampleField tokens_;
+  double label_smoothing_, soft_cap_ = 0;
+};
+
+const RegisterTask causal_lm("causal_lm", {.options = CausalLmOptions{},
+                                           .make =
+                                               [](const Options& options, const Model& model) {
+                                                 return std::make_unique<CausalLm>(options.as<CausalLmOptions>(),
+                                                                                   model);
+                                               },
+                                           .problem = "causal_lm"});
+
+}  // namespace
+}  // namespace lacuna

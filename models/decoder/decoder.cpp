@@ -49,15 +49,28 @@ Init table_init(double range, std::int64_t padding) {
 
 class Decoder::Norm {
  public:
-  Norm(Module& parent, std::string_view name, std::int64_t channels, const DecoderOptions& options) {
+  Norm(Module& parent, std::string_view name, std::int64_t channels, const DecoderOptions& options)
+      : channels_(channels) {
     if (options.norm == DecoderOptions::Norm::layer)
       layer_.emplace(parent, name, channels, options.norm_eps);
     else
       rms_.emplace(parent, name, channels, options.norm_eps, options.norm == DecoderOptions::Norm::rms ? 0 : 1);
   }
   Variable forward(Variable x) const { return rms_ ? rms_->forward(std::move(x)) : layer_->forward(std::move(x)); }
+  /// Of each part of the last axis of x that has the norm's channels.
+  Variable forward_parts(Variable x) const {
+    if (rms_) return rms_->forward(std::move(x));
+    const Shape shape = x.shape();
+    return layer_->forward(std::move(x).reshape({shape.count() / channels_, channels_})).reshape(shape);
+  }
+  /// The same, then the rotation.
+  Variable forward_rotary(Variable x, Rotary rotary) const {
+    if (rms_) return rms_->forward_rotary(std::move(x), std::move(rotary));
+    return apply(std::move(rotary), forward_parts(std::move(x)));
+  }
 
  private:
+  std::int64_t channels_;
   std::optional<nn::LayerNorm> layer_;
   std::optional<nn::RmsNorm> rms_;
 };
@@ -173,17 +186,13 @@ class Decoder::Layer final : public Module {
   Variable attention(Variable x, const Layout& layout) const {
     Projected made = project(std::move(x), layout);
     const auto prepared = [&](Variable one, const std::unique_ptr<Norm>& norm, std::int64_t heads) {
-      const Shape shape = one.shape();
-      const bool by_head = options_.qk_norm == DecoderOptions::QkNorm::head;
-      if (by_head) one = std::move(one).reshape({1, shape[1], heads, options_.head_dim});
-      one = normed(norm, std::move(one)).reshape(shape);
-      if (!options_.rotates(number_)) return one;
-      return apply(Rotary{.heads = heads,
-                          .table = options_.windows(number_) ? layout.local_table : layout.table,
-                          .sequences = layout.sequences,
-                          .neighbours = options_.rotary_neighbours,
-                          .first_positions = layout.first_positions},
-                   std::move(one));
+      if (!options_.rotates(number_)) return norm ? norm->forward_parts(std::move(one)) : one;
+      Rotary rotary{.heads = heads,
+                    .table = options_.windows(number_) ? layout.local_table : layout.table,
+                    .sequences = layout.sequences,
+                    .neighbours = options_.rotary_neighbours,
+                    .first_positions = layout.first_positions};
+      return norm ? norm->forward_rotary(std::move(one), std::move(rotary)) : apply(std::move(rotary), std::move(one));
     };
     Variable q = prepared(std::move(made.q), q_norm_, options_.heads),
              k = prepared(std::move(made.k), k_norm_, options_.kv_heads), v = std::move(made.v);

@@ -4,7 +4,7 @@
 #include "models/task.h"
 #include "models/tasks/metrics.h"
 #include "models/tasks/text.h"
-#include "ops/losses/linear_cross_entropy.h"
+#include "nn/linear_cross_entropy.h"
 
 namespace lacuna {
 namespace {
@@ -61,8 +61,8 @@ class CausalLm final : public Task {
                                   .soft_cap = soft_cap_};
     Variable bias = outputs.contains("decoder_bias") ? outputs.take("decoder_bias") : Variable();
     TaskResult result;
-    result.loss = next.loss(
-        apply(loss, outputs.take("hidden"), outputs.take("decoder_weight"), std::move(bias), std::move(next.labels)));
+    result.loss = next.loss(nn::linear_cross_entropy(outputs.take("hidden"), outputs.take("decoder_weight"),
+                                                     std::move(bias), std::move(next.labels), loss));
     result.sums = {sum_and_count(result.loss.tensor(), static_cast<double>(next.count))};
     return result;
   }

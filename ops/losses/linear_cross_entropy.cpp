@@ -58,6 +58,19 @@ void losses_on_cpu(double smoothing, std::int64_t ignored, const Tensor& logits,
   for (std::int64_t row = 0; row < labels.count(); ++row) *sum.data<double>() += static_cast<double>(loss[row]);
 }
 
+/// The derivative of a soft cap where it has the value `capped`. bound: 1 / cap, or 0 if there is none.
+template <class C>
+C slope_of_cap(C bound, C capped) {
+  return C(1) - (bound * capped) * (bound * capped);
+}
+/// From logits z [n] to scale · (softmax - uniform), before the soft cap. Not inlined: with its arguments in memory
+/// that z may overlap, GCC kept the loop scalar.
+template <class C>
+[[gnu::noinline]] void row_gradient_of(std::int64_t n, C log_sum, C scale, C uniform, C bound, C* z) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) z[i] = scale * slope_of_cap(bound, z[i]) * (math::exp(z[i] - log_sum) - uniform);
+}
+
 template <class C>
 void gradient_on_cpu(double smoothing, std::int64_t ignored, double soft_cap, const Tensor& dy, const Tensor& labels,
                      const Tensor& all_labels, const Tensor& logits) {
@@ -65,7 +78,6 @@ void gradient_on_cpu(double smoothing, std::int64_t ignored, double soft_cap, co
   const auto kept = static_cast<C>(1 - smoothing), uniform = static_cast<C>(smoothing / static_cast<double>(n));
   const C scale = *dy.data<C>() / static_cast<C>(std::max<std::int64_t>(1, counted_rows(all_labels, ignored)));
   const C bound = soft_cap == 0 ? C(0) : static_cast<C>(1 / soft_cap);
-  const auto slope = [bound](C value) { return C(1) - (bound * value) * (bound * value); };  // of the soft cap
   C* const z = logits.data<C>();
   const auto* const label = labels.data<std::int64_t>();
   parallel_for(labels.count(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
@@ -75,9 +87,8 @@ void gradient_on_cpu(double smoothing, std::int64_t ignored, double soft_cap, co
         std::fill_n(in, n, C(0));
         continue;
       }
-      const C log_sum = log_sum_of(n, in), of_label = scale * slope(in[label[row]]) * kept;
-#pragma GCC ivdep
-      for (std::int64_t i = 0; i < n; ++i) in[i] = scale * slope(in[i]) * (math::exp(in[i] - log_sum) - uniform);
+      const C of_label = scale * kept * slope_of_cap(bound, in[label[row]]);
+      row_gradient_of(n, log_sum_of(n, in), scale, uniform, bound, in);
       in[label[row]] -= of_label;
     }
   });

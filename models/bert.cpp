@@ -28,40 +28,45 @@ Variable numbers(const std::vector<std::int64_t>& values, Device device) {
   return Variable(Tensor::from(std::span<const std::int64_t>(values), shape, device));
 }
 
-std::string pooler_path(const BertOptions& options) {
-  return options.has_pooler ? std::string(options.names.base) + ".pooler" : "pre_classifier";
+/// Names that are there.
+std::vector<std::string> paths(std::initializer_list<std::string_view> names) {
+  std::vector<std::string> all;
+  for (const std::string_view name : names)
+    if (!name.empty()) all.emplace_back(name);
+  return all;
 }
 
-/// First part of the names behind the base that a masked language model has.
-std::vector<std::string> mlm_paths(const BertOptions& options) {
-  if (options.has_pooler) return {"cls"};
-  return {"vocab_transform", "vocab_layer_norm", "vocab_projector"};
+std::vector<std::string> mlm_paths(const TextNames& names) {
+  return paths({names.mlm_modules[0], names.mlm_modules[1], names.mlm_modules[2]});
 }
 
 std::vector<std::string> heads_of(const BertOptions& options) {
   switch (options.head) {
+    case TextHead::classification:
+      return {std::string(options.names.class_output)};
+    case TextHead::tokens:
+      return {"classifier"};
     case TextHead::span:
       return {"qa_outputs"};
     case TextHead::masked_lm:
-      return mlm_paths(options);
-    case TextHead::embedding:
-      return {};
+      return mlm_paths(options.names);
     default:
-      return {"classifier"};
+      return {};
   }
 }
-
 /// The tensors of other heads in the family's files.
 std::vector<std::string> other_heads_of(const BertOptions& options) {
-  std::vector<std::string> all = mlm_paths(options), own = heads_of(options);
-  all.insert(all.end(), {"classifier", "qa_outputs", pooler_path(options)});
-  if (options.head == TextHead::classification) own.push_back(pooler_path(options));
+  const TextNames& names = options.names;
+  std::vector<std::string> all = mlm_paths(names), own = heads_of(options);
+  for (std::string& path : paths({"classifier", "qa_outputs", names.class_output, names.class_module, names.pooler}))
+    all.push_back(std::move(path));
+  if (options.head == TextHead::classification) own.emplace_back(names.class_module);
   std::erase_if(all, [&](const std::string& path) { return std::ranges::find(own, path) != own.end(); });
   return all;
 }
 
 std::vector<std::string> optional_parts_of(const BertOptions& options) {
-  if (options.head == TextHead::classification) return {pooler_path(options)};
+  if (options.head == TextHead::classification) return {std::string(options.names.class_module)};
   return {};
 }
 
@@ -79,7 +84,8 @@ std::int64_t outputs_of_head(const BertOptions& options) {
 }
 
 SampleFields inputs_of(const BertOptions& options) {
-  const std::int64_t longest = options.longest > 0 ? std::min(options.longest, options.positions) : options.positions;
+  const std::int64_t most = options.most_tokens(),
+                     longest = options.longest > 0 ? std::min(options.longest, most) : most;
   const auto field = [&](std::string name, std::int64_t below) {
     return SampleField{.name = std::move(name),
                        .dtype = DType::i64,
@@ -112,7 +118,8 @@ struct Bert::Embeddings final : Module {
                   init::normal(options.initializer_range)),
         norm(*this, "LayerNorm", options.hidden_size, options.norm_eps),
         dropout(*this, "dropout", options.dropout),
-        padding(options.padding) {
+        padding(options.padding),
+        first_position(options.first_position) {
     words.allow_few_bits();
     positions.allow_few_bits();
     if (options.has_types)
@@ -124,10 +131,10 @@ struct Bert::Embeddings final : Module {
   Variable forward(Variable tokens, Variable token_types, const SequencesPtr& sequences) const {
     const Scope scope(*this);
     const std::int64_t rows = sequences->rows();
-    std::vector<std::int64_t> places;  // of each token in its sequence
+    std::vector<std::int64_t> places;  // rows of the table of positions
     for (std::int64_t i = 0; i < sequences->count(); ++i)
       for (std::int64_t row = sequences->begin(i); row < sequences->end(i); ++row)
-        places.push_back(row - sequences->begin(i));
+        places.push_back(first_position + row - sequences->begin(i));
     const Device device = context().device;
     Variable x = look_up(words, std::move(tokens), {}, padding);
     if (types) {
@@ -147,7 +154,7 @@ struct Bert::Embeddings final : Module {
   std::optional<Parameter> types;
   nn::LayerNorm norm;
   nn::Dropout dropout;
-  std::int64_t padding;
+  std::int64_t padding, first_position;
 };
 
 /// LN(x + attention), then LN(· + MLP): the norms stand behind the additions.
@@ -156,7 +163,7 @@ class Bert::Layer final : public Module {
   Layer(Module& parent, std::string_view name, const BertOptions& options)
       : Module(parent, name),
         heads_(options.heads),
-        positions_(options.positions),
+        positions_(options.most_tokens()),
         activation_(options.activation),
         query_(*this, options.names.query, options.hidden_size, options.hidden_size, linear_options(options)),
         key_(*this, options.names.key, options.hidden_size, options.hidden_size, linear_options(options)),
@@ -237,9 +244,9 @@ Bert::Bert(const ModelContext& context, const BertOptions& options)
   const std::int64_t width = options.hidden_size;
   switch (options.head) {
     case TextHead::classification:
-      pooler_.emplace(*this, options.has_pooler ? std::string(options.names.base) + ".pooler.dense" : "pre_classifier",
-                      width, width, linear);
-      classifier_.emplace(*this, "classifier", width, options.num_classes, linear);
+      if (options.drops_before_dense) dense_dropout_.emplace(*this, "dense_dropout", options.head_dropout);
+      class_dense_.emplace(*this, options.names.class_dense, width, width, linear);
+      classifier_.emplace(*this, options.names.class_output, width, options.num_classes, linear);
       break;
     case TextHead::tokens:
       classifier_.emplace(*this, "classifier", width, options.num_classes, linear);
@@ -266,9 +273,9 @@ bool Bert::reads_first_tokens() const {
 
 Variable Bert::encode(Inputs& inputs, const Layout& layout) const {
   const std::int64_t longest = layout.all->longest();
-  if (longest > options_.positions)
+  if (longest > options_.most_tokens())
     reject("a sequence of {} tokens: the model has {} positions; data.max_length cuts longer texts", longest,
-           options_.positions);
+           options_.most_tokens());
   const auto flat = [&](Variable ids) { return ids.reshape({layout.all->rows()}); };
   Variable types = inputs.contains("token_types") ? flat(inputs.take("token_types", context().device)) : Variable();
   Variable x = embeddings_->forward(flat(inputs.take("tokens", context().device)), std::move(types), layout.all);
@@ -296,8 +303,10 @@ Outputs Bert::forward(Inputs inputs) {
   Outputs outputs;
   switch (options_.head) {
     case TextHead::classification: {
-      Variable pooled = pooler_->forward(by_sequence(std::move(x)));
-      pooled = options_.has_pooler ? tanh(std::move(pooled)) : relu(std::move(pooled));
+      x = by_sequence(std::move(x));
+      if (dense_dropout_) x = dense_dropout_->forward(std::move(x));
+      Variable pooled = class_dense_->forward(std::move(x));
+      pooled = options_.has_tanh ? tanh(std::move(pooled)) : relu(std::move(pooled));
       outputs.set("logits", classifier_->forward(head_dropout_.forward(std::move(pooled))));
       break;
     }
@@ -308,13 +317,12 @@ Outputs Bert::forward(Inputs inputs) {
       break;
     }
     case TextHead::span:
-      // BERT's own class has no dropout here, DistilBERT's has.
-      if (!options_.has_pooler) x = head_dropout_.forward(std::move(x), layout.all);
+      if (options_.drops_before_span) x = head_dropout_.forward(std::move(x), layout.all);
       outputs.set("logits", classifier_->forward(std::move(x)));
       break;
     case TextHead::masked_lm: {
       x = mlm_dense_->forward(select(std::move(x), std::move(rows)));
-      outputs.set("hidden", mlm_norm_->forward(nn::activate(options_.activation, std::move(x))));
+      outputs.set("hidden", mlm_norm_->forward(nn::activate(options_.mlm_activation, std::move(x))));
       outputs.set("decoder_weight", embeddings_->words.variable());
       outputs.set("decoder_bias", mlm_bias_->variable());
       break;
@@ -369,7 +377,11 @@ constexpr TextNames bert_names{.width = "hidden_size",
                                .output_norm = "output.LayerNorm",
                                .mlm_dense = "cls.predictions.transform.dense",
                                .mlm_norm = "cls.predictions.transform.LayerNorm",
-                               .mlm_bias = "cls.predictions.bias"};
+                               .mlm_bias = "cls.predictions.bias",
+                               .class_dense = "bert.pooler.dense",
+                               .class_output = "classifier",
+                               .mlm_modules = {"cls"},
+                               .class_module = "bert.pooler"};
 
 struct BertFamily : BertOptions {
   std::string hidden_act = "gelu";
@@ -400,7 +412,7 @@ struct BertFamily : BertOptions {
   void check(HyperProblems& problems) {
     if (!classifier_dropout) classifier_dropout = dropout;
     head_dropout = *classifier_dropout;
-    activation = text_activation(hidden_act);
+    activation = mlm_activation = text_activation(hidden_act);
     check_text_head(*this, problems);
   }
 };

@@ -1,4 +1,5 @@
-// BERT (Devlin et al. 2019) and DistilBERT (Sanh et al. 2019) as transformers has them, with its parameter names.
+// BERT (Devlin et al. 2019), DistilBERT (Sanh et al. 2019), RoBERTa (Liu et al. 2019) and XLM-RoBERTa (Conneau et al.
+// 2020) as transformers has them, with its parameter names.
 #pragma once
 
 #include "models/hyper_parameters.h"
@@ -36,16 +37,24 @@ struct TextNames {
   std::string_view width;
   std::string_view base, layers;
   std::string_view query, key, value, attention_output, attention_norm, fc1, fc2, output_norm;
-  std::string_view mlm_dense, mlm_norm, mlm_bias;  // from the root
+  std::string_view mlm_dense, mlm_norm, mlm_bias;  // from the root, as those below
+  std::string_view class_dense, class_output;      // of `classification`
+  // Modules: those of a masked language model alone, the one with class_dense, and a pooler that files may have.
+  std::array<std::string_view, 3> mlm_modules;
+  std::string_view class_module, pooler{};
 };
 
 struct BertOptions {
   TextNames names;
-  bool has_types = true, has_pooler = true;  // BERT's; DistilBERT has `pre_classifier` in place of a pooler
+  bool has_types = true;
+  bool has_tanh = true;             // behind class_dense; ReLU without
+  bool drops_before_dense = false;  // dropout before class_dense too
+  bool drops_before_span = false;   // the same before the head of `span`
+  std::int64_t first_position = 0;  // row of the table of positions for the first token
   std::int64_t vocab_size = 30522, hidden_size = 768, layers = 12, heads = 12, intermediate_size = 3072;
   std::int64_t positions = 512, types = 2;
   std::int64_t padding = 0;  // id of [PAD], whose row of the table gets no gradient
-  nn::Activation activation = nn::Activation::gelu;
+  nn::Activation activation = nn::Activation::gelu, mlm_activation = nn::Activation::gelu;
   double dropout = 0.1, attention_dropout = 0.1;
   double head_dropout = 0.1;
   double initializer_range = 0.02;
@@ -55,6 +64,8 @@ struct BertOptions {
   bool normalize = false;           // the same
   std::int64_t longest = 0;         // tokens of a text; 0: as many as positions
   std::int64_t num_classes = 2;
+
+  std::int64_t most_tokens() const { return positions - first_position; }  // of a sequence
 };
 
 inline constexpr NumberRange text_layers = between(1, 4096);
@@ -104,7 +115,8 @@ class Bert final : public Model {
   BertOptions options_;
   std::unique_ptr<Embeddings> embeddings_;
   std::vector<std::unique_ptr<Layer>> layers_;
-  std::optional<nn::Linear> pooler_;  // or pre_classifier
+  std::optional<nn::Dropout> dense_dropout_;
+  std::optional<nn::Linear> class_dense_;
   nn::Dropout head_dropout_;
   std::optional<nn::Linear> classifier_;  // or qa_outputs
   std::optional<nn::Linear> mlm_dense_;

@@ -18,7 +18,11 @@ constexpr TextNames distilbert_names{.width = "dim",
                                      .output_norm = "output_layer_norm",
                                      .mlm_dense = "vocab_transform",
                                      .mlm_norm = "vocab_layer_norm",
-                                     .mlm_bias = "vocab_projector.bias"};
+                                     .mlm_bias = "vocab_projector.bias",
+                                     .class_dense = "pre_classifier",
+                                     .class_output = "classifier",
+                                     .mlm_modules = {"vocab_transform", "vocab_layer_norm", "vocab_projector"},
+                                     .class_module = "pre_classifier"};
 
 struct DistilBertFamily : BertOptions {
   std::string activation_name = "gelu";
@@ -26,7 +30,8 @@ struct DistilBertFamily : BertOptions {
 
   DistilBertFamily() {
     names = distilbert_names;
-    has_types = has_pooler = false;
+    has_types = has_tanh = false;
+    drops_before_span = true;
     layers = 6;
   }
   static Fields fields() {
@@ -53,7 +58,7 @@ struct DistilBertFamily : BertOptions {
                field<D>("qa_dropout", &D::span_dropout, rate_range, fits_weights, "dropout before the head of `span`")};
   }
   void check(HyperProblems& problems) {
-    activation = text_activation(activation_name);
+    activation = mlm_activation = text_activation(activation_name);
     head_dropout = head == TextHead::classification ? classifier_dropout
                    : head == TextHead::span         ? span_dropout
                                                     : dropout;

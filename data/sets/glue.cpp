@@ -191,7 +191,7 @@ OpenedGlue open_glue(const DatasetOptions& options) {
   const GlueTask& task = task_of(own.task);
   const std::vector<std::string> classes = classes_of(task, own);
   OpenedGlue opened{own.max_length, tokenizer_of(own, options), table_of(task, classes, options), {}};
-  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
+  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary());
   fields.push_back(label_field(opened.table->kind, std::ssize(task.classes)));
   opened.info = {.name = "glue",
                  .size = samples_to_use(options, opened.table->table->size()),
@@ -208,7 +208,7 @@ DatasetInfo describe_glue(const DatasetOptions& options) {
   if (!options.path.empty()) return open_glue(options).info;
   const GlueOptions own = glue_options(options);
   const GlueTask& task = task_of(own.task);
-  SampleFields fields = token_fields(own, 0);
+  SampleFields fields = token_fields(own, Vocabulary{});
   fields.push_back(
       label_field(task.classes.empty() ? LabelKind::number : LabelKind::one_class, std::ssize(task.classes)));
   const std::int64_t published = options.split == Split::train ? task.train_size : task.validation_size;

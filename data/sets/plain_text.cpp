@@ -75,7 +75,7 @@ OpenedLines open_lines(const DatasetOptions& options) {
   opened.rows = std::move(split.rows);
   opened.info = {.name = "plain_text",
                  .size = samples_to_use(options, std::ssize(opened.rows)),
-                 .fields = token_fields(own, opened.tokenizer->vocabulary().size),
+                 .fields = token_fields(own, opened.tokenizer->vocabulary()),
                  .description = split.description(),
                  .vocabulary = opened.tokenizer->vocabulary(),
                  .held_out = split.held_out};

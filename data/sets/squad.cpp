@@ -334,7 +334,7 @@ OpenedSquad open_squad(const DatasetOptions& options) {
   opened.windows = options.files->get<std::vector<Window>>(name, [&] {
     return std::make_shared<const std::vector<Window>>(cut(*opened.file, *opened.tokenizer, max_length, stride));
   });
-  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
+  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary());
   fields.push_back({.name = "labels", .dtype = DType::i64, .shape = {2}, .below = max_length});
   if (options.split == Split::validation) {
     SampleField spans = per_token("spans", own);

@@ -199,7 +199,7 @@ struct OpenedTagged {
 OpenedTagged open_tagged(const DatasetOptions& options) {
   const TaggedOptions own = tagged_options(options);
   OpenedTagged opened{own.max_length, tokenizer_of(own, options), file_of(own, options), {}, {}};
-  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
+  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary());
   SampleField labels = per_token("labels", own);
   labels.below = std::ssize(opened.file->classes.names);
   labels.padding = ignored;

@@ -155,7 +155,7 @@ OpenedText open_text(const DatasetOptions& options) {
   OpenedText opened{own.max_length, tokenizer_of(own, options), table_of(own, options), {}, {}};
   SplitRows split = rows_of(own, options, *opened.table);
   opened.rows = std::move(split.rows);
-  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary().size);
+  SampleFields fields = token_fields(own, opened.tokenizer->vocabulary());
   if (opened.table->columns.separate) {
     if (opened.table->columns.pair.empty()) reject("data.separate: expected data.pair, the column of a second text");
     const SampleFields pair = pair_fields(fields);

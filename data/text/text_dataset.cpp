@@ -163,11 +163,11 @@ SampleField per_token(std::string name, const TextOptions& own) {
           .collation = own.padding == Padding::none ? Collation::packed : Collation::padded};
 }
 
-SampleFields token_fields(const TextOptions& own, std::int64_t vocabulary_size) {
+SampleFields token_fields(const TextOptions& own, const Vocabulary& vocabulary) {
   SampleFields fields{per_token("tokens", own), per_token("token_types", own)};
   fields[0].kind = FieldKind::tokens;
-  fields[0].below = vocabulary_size;
-  fields[1].below = 2;
+  fields[0].below = vocabulary.size;
+  fields[1].below = vocabulary.types;
   return fields;
 }
 
@@ -249,7 +249,7 @@ Vocabulary TextInputs::vocabulary() const {
 
 std::unique_ptr<const InputReader> text_inputs(const TextOptions& own, const DatasetOptions& options) {
   std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(own, options);
-  SampleFields fields = token_fields(own, tokenizer->vocabulary().size);
+  SampleFields fields = token_fields(own, tokenizer->vocabulary());
   SampleField spans = per_token("spans", own);
   spans.shape = {own.max_length, 2};
   spans.padding = -1;

@@ -88,8 +88,8 @@ inline constexpr std::string_view validation_file_help = "file to evaluate on; e
 std::shared_ptr<const Tokenizer> tokenizer_of(const TextOptions& own, const DatasetOptions& options);
 std::filesystem::path tokenizer_path(const TextOptions& own, const DatasetOptions& options);
 
-/// The fields `tokens` and `token_types`, packed or padded according to the options; `vocabulary_size` 0: unknown.
-SampleFields token_fields(const TextOptions& own, std::int64_t vocabulary_size);
+/// The fields `tokens` and `token_types`, packed or padded according to the options.
+SampleFields token_fields(const TextOptions& own, const Vocabulary& vocabulary);
 /// The same fields for a second sequence: names, also those of offsets and lengths, get the prefix `pair_`.
 SampleFields pair_fields(SampleFields fields);
 /// A per-token field with the layout of `token_fields`.

@@ -86,7 +86,8 @@ Vocabulary Tokenizer::describe() const {
       if (item.text < 0) special.insert(item.id);
   for (const std::string& name : parts_.special)
     if (const auto id = find(name)) special.insert(*id);
-  Vocabulary vocabulary{.mask = find(parts_.mask).value_or(-1)};
+  Vocabulary vocabulary{.types = 1, .mask = find(parts_.mask).value_or(-1)};
+  for (const TemplateItem& item : parts_.processor.pair) vocabulary.types = std::max(vocabulary.types, item.type + 1);
   if (vocabulary.mask >= 0) special.insert(vocabulary.mask);
   for (const auto& [token, id] : parts_.model->vocabulary())
     vocabulary.size = std::max(vocabulary.size, std::int64_t{id} + 1);

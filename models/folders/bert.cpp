@@ -1,5 +1,5 @@
-// BERT and DistilBERT in transformers' convention. Their tensors have transformers' names here too: the tables are for
-// files without the base's name, and for norms with TensorFlow's names.
+// BERT, DistilBERT, RoBERTa and XLM-RoBERTa in transformers' convention. Their tensors have transformers' names here
+// too: the tables are for files without the base's name, and for norms with TensorFlow's names.
 #include "models/folders/transformers.h"
 
 #include <fmt/format.h>
@@ -112,27 +112,30 @@ std::string write_distilbert(const Options& options, nlohmann::ordered_json& con
   return {};
 }
 
+std::vector<TensorNameRule> bert_body(std::string_view base, std::string_view pooler) {
+  return own_names(
+      base,
+      {"embeddings.word_embeddings.", "embeddings.position_embeddings.", "embeddings.token_type_embeddings.",
+       "encoder.layer.*.attention.self.query.", "encoder.layer.*.attention.self.key.",
+       "encoder.layer.*.attention.self.value.", "encoder.layer.*.attention.output.dense.",
+       "encoder.layer.*.intermediate.dense.", "encoder.layer.*.output.dense.", pooler},
+      {"embeddings.LayerNorm.", "encoder.layer.*.attention.output.LayerNorm.", "encoder.layer.*.output.LayerNorm."});
+}
+
 const RegisterTransformersType bert(
-    "bert",
-    {.family = "bert",
-     .architecture = "BertForSequenceClassification",
-     .names = {.base = "bert.",
-               .body = own_names("bert.",
-                                 {"embeddings.word_embeddings.", "embeddings.position_embeddings.",
-                                  "embeddings.token_type_embeddings.", "encoder.layer.*.attention.self.query.",
-                                  "encoder.layer.*.attention.self.key.", "encoder.layer.*.attention.self.value.",
-                                  "encoder.layer.*.attention.output.dense.", "encoder.layer.*.intermediate.dense.",
-                                  "encoder.layer.*.output.dense.", "pooler.dense."},
-                                 {"embeddings.LayerNorm.", "encoder.layer.*.attention.output.LayerNorm.",
-                                  "encoder.layer.*.output.LayerNorm."}),
-               .heads = own_names(
-                   "", {"classifier.", "qa_outputs.", "cls.predictions.transform.dense.", "cls.predictions.bias"},
-                   {"cls.predictions.transform.LayerNorm."}),
-               .ignored = {"embeddings.position_ids"},
-               .ignored_heads = {"cls.predictions.decoder.", "cls.seq_relationship."}},
-     .read = read_bert,
-     .write = write_bert,
-     .class_of = [](const Options& options) { return class_name("Bert", options); }});
+    "bert", {.family = "bert",
+             .architecture = "BertForSequenceClassification",
+             .names = {.base = "bert.",
+                       .body = bert_body("bert.", "pooler.dense."),
+                       .heads = own_names("",
+                                          {"classifier.", "qa_outputs.", "cls.predictions.transform.dense.",
+                                           "cls.predictions.bias"},
+                                          {"cls.predictions.transform.LayerNorm."}),
+                       .ignored = {"embeddings.position_ids"},
+                       .ignored_heads = {"cls.predictions.decoder.", "cls.seq_relationship."}},
+             .read = read_bert,
+             .write = write_bert,
+             .class_of = [](const Options& options) { return class_name("Bert", options); }});
 
 const RegisterTransformersType distilbert(
     "distilbert",
@@ -154,6 +157,25 @@ const RegisterTransformersType distilbert(
      .read = read_distilbert,
      .write = write_distilbert,
      .class_of = [](const Options& options) { return class_name("DistilBert", options); }});
+
+TransformersType roberta_type(std::string_view family, std::string_view prefix) {
+  return {
+      .family = family,
+      .architecture = prefix == "Roberta" ? "RobertaForSequenceClassification" : "XLMRobertaForSequenceClassification",
+      .names = {.base = "roberta.",
+                .body = bert_body("roberta.", "pooler.dense."),
+                .heads = own_names("",
+                                   {"classifier.dense.", "classifier.out_proj.", "classifier.", "qa_outputs.",
+                                    "lm_head.dense.", "lm_head.layer_norm.", "lm_head.bias"},
+                                   {}),
+                .ignored = {"embeddings.position_ids"},
+                .ignored_heads = {"lm_head.decoder."}},
+      .read = read_bert,
+      .write = write_bert,
+      .class_of = [prefix](const Options& options) { return class_name(prefix, options); }};
+}
+const RegisterTransformersType roberta("roberta", roberta_type("roberta", "Roberta"));
+const RegisterTransformersType xlm_roberta("xlm-roberta", roberta_type("xlm_roberta", "XLMRoberta"));
 
 }  // namespace
 }  // namespace lacuna

@@ -15,12 +15,15 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import (BertConfig, BertForMaskedLM, BertForQuestionAnswering, BertForSequenceClassification,
                           BertForTokenClassification, DistilBertConfig, DistilBertForMaskedLM,
-                          DistilBertForQuestionAnswering, DistilBertForSequenceClassification)
+                          DistilBertForQuestionAnswering, DistilBertForSequenceClassification, RobertaConfig,
+                          RobertaForMaskedLM, RobertaForQuestionAnswering, RobertaForSequenceClassification,
+                          RobertaForTokenClassification)
 
 BERT = dict(family="bert", vocab_size=40, hidden_size=12, num_hidden_layers=2, num_attention_heads=3,
             intermediate_size=20, max_position_embeddings=12, num_classes=3)
 DISTIL = dict(family="distilbert", vocab_size=40, dim=12, n_layers=2, n_heads=2, hidden_dim=20,
               max_position_embeddings=12, num_classes=3)
+ROBERTA = dict(BERT, family="roberta", max_position_embeddings=14, pad_token_id=1, type_vocab_size=1, layer_norm_eps=1e-5)
 ADAMW = dict(name="adamw", lr=1e-3, weight_decay=0.05, betas=[0.9, 0.999], eps=1e-8)
 CASES = {  # model, optimizer, trained (None: all), lengths
     "bert-classification": (BERT, ADAMW, None, [9, 4, 2, 9]),
@@ -30,6 +33,10 @@ CASES = {  # model, optimizer, trained (None: all), lengths
     "bert-masked-lm": (dict(BERT, head="masked_lm"), ADAMW, None, [9, 6]),
     "bert-only-bias": (BERT, None, ["*bias", "classifier*"], [4, 9]),
     "bert-only-query": (BERT, None, ["*query*", "*word_embeddings*"], [4, 9]),
+    "roberta-classification": (ROBERTA, ADAMW, None, [9, 4, 2, 12]),
+    "roberta-tokens": (dict(ROBERTA, head="tokens"), None, None, [5, 7, 2]),
+    "roberta-span": (dict(ROBERTA, head="span"), None, None, [8, 3, 6]),
+    "roberta-masked-lm": (dict(ROBERTA, head="masked_lm", hidden_act="relu"), ADAMW, None, [9, 6]),
     "distilbert-classification": (DISTIL, ADAMW, None, [7, 3, 9]),
     "distilbert-span": (dict(DISTIL, head="span"), None, None, [7, 4]),
     "distilbert-masked-lm": (dict(DISTIL, head="masked_lm"), None, None, [9, 5]),
@@ -37,6 +44,9 @@ CASES = {  # model, optimizer, trained (None: all), lengths
 CLASSES = {
     ("bert", "classification"): BertForSequenceClassification, ("bert", "tokens"): BertForTokenClassification,
     ("bert", "span"): BertForQuestionAnswering, ("bert", "masked_lm"): BertForMaskedLM,
+    ("roberta", "classification"): RobertaForSequenceClassification,
+    ("roberta", "tokens"): RobertaForTokenClassification, ("roberta", "span"): RobertaForQuestionAnswering,
+    ("roberta", "masked_lm"): RobertaForMaskedLM,
     ("distilbert", "classification"): DistilBertForSequenceClassification,
     ("distilbert", "span"): DistilBertForQuestionAnswering, ("distilbert", "masked_lm"): DistilBertForMaskedLM,
 }
@@ -45,8 +55,9 @@ CLASSES = {
 def build(m):
     keys = {key: value for key, value in m.items() if key not in ("family", "head", "num_classes")}
     labels = 2 if m.get("head") == "span" else m["num_classes"]
-    if m["family"] == "bert":
-        config = BertConfig(**keys, num_labels=labels, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
+    if m["family"] in ("bert", "roberta"):
+        made = BertConfig if m["family"] == "bert" else RobertaConfig
+        config = made(**keys, num_labels=labels, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
     else:
         config = DistilBertConfig(**keys, num_labels=labels, dropout=0, attention_dropout=0,
                                   seq_classif_dropout=0, qa_dropout=0)
@@ -85,7 +96,9 @@ def write(path, m, opt, trained, lengths):
     lengths = torch.tensor(lengths)
     batch, longest = len(lengths), int(lengths.max())
     mask = (torch.arange(longest)[None] < lengths[:, None]).long()
-    tensors["input/ids"] = torch.randint(1, m["vocab_size"], (batch, longest)) * mask
+    padding = m.get("pad_token_id", 0)  # positions of RoBERTa follow from it
+    ids = torch.randint(padding + 1, m["vocab_size"], (batch, longest))
+    tensors["input/ids"] = torch.where(mask > 0, ids, padding)
     tensors["input/mask"] = mask
     inputs = dict(input_ids=tensors["input/ids"], attention_mask=mask)
     if m["family"] == "bert":

@@ -133,7 +133,7 @@ Batch with_draws_of(Batch batch, const Numbers& draws) {
 }  // namespace
 
 TEST_CASE("text: a step on padded batches is one on packed batches, with dropout, whatever the padding holds") {
-  for (const std::string family : {"bert", "distilbert"}) {
+  for (const std::string family : {"bert", "distilbert", "roberta"}) {
     std::vector<HyperParameter> parameters = tiny();
     if (family == "distilbert")
       parameters = {{"vocab_size", std::int64_t{120}},
@@ -143,6 +143,7 @@ TEST_CASE("text: a step on padded batches is one on packed batches, with dropout
                     {"hidden_dim", std::int64_t{40}},
                     {"num_classes", std::int64_t{3}},
                     {"max_position_embeddings", std::int64_t{16}}};
+    if (family == "roberta") parameters.push_back({"type_vocab_size", std::int64_t{2}});
     const std::unique_ptr<Model> model = build_model(family, parameters, {.seed = 3});
     const std::unique_ptr<Task> task = make_task("classification", {}, *model);
     const Tensor labels = tensor({0, 2, 1, 0}, {4});

@@ -15,7 +15,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification,
-                          BitsAndBytesConfig, DistilBertConfig, DistilBertForSequenceClassification)
+                          BitsAndBytesConfig, DistilBertConfig, DistilBertForSequenceClassification,
+                          RobertaConfig, RobertaForSequenceClassification, XLMRobertaConfig,
+                          XLMRobertaForSequenceClassification)
 
 LABELS = {0: "bad", 1: "fair", 2: "good"}
 SMALL = dict(vocab_size=40, max_position_embeddings=12, id2label=LABELS, label2id={v: k for k, v in LABELS.items()})
@@ -49,7 +51,12 @@ def make(out):
         hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20, **SMALL)))
     distil = randomize(DistilBertForSequenceClassification(DistilBertConfig(
         dim=12, n_layers=2, n_heads=2, hidden_dim=20, **SMALL)))
-    for name, model in {"hf-bert": bert, "hf-bert-old": bert, "hf-distilbert": distil}.items():
+    sizes = dict(SMALL, hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20,
+                 max_position_embeddings=13, pad_token_id=0, type_vocab_size=1)
+    roberta = randomize(RobertaForSequenceClassification(RobertaConfig(**sizes)))
+    xlm_roberta = randomize(XLMRobertaForSequenceClassification(XLMRobertaConfig(**sizes)))
+    for name, model in {"hf-bert": bert, "hf-bert-old": bert, "hf-distilbert": distil, "hf-roberta": roberta,
+                        "hf-xlm-roberta": xlm_roberta}.items():
         model.save_pretrained(out / name)
         case = inputs()
         save_file({**case, "logits": logits_of(model, case)}, out / f"{name}.safetensors")

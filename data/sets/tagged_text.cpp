@@ -168,7 +168,8 @@ class TaggedText final : public TextDataset {
     std::vector<Tokenizer::Piece> pieces;
     std::vector<std::int32_t> labels;  // per piece
     for (std::size_t word = 0; word < words.size(); ++word) {
-      const std::vector<Tokenizer::Piece> of_word = tokenizer().pieces(words[word]);
+      // As within a text: byte-level tokens of a word hold the space before it.
+      const std::vector<Tokenizer::Piece> of_word = tokenizer().pieces(word == 0 ? words[word] : " " + words[word]);
       for (std::size_t i = 0; i < of_word.size(); ++i)
         labels.push_back(i == 0 ? file_->labels[static_cast<std::size_t>(first) + word] : ignored);
       pieces.insert(pieces.end(), of_word.begin(), of_word.end());

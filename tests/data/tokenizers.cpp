@@ -190,6 +190,24 @@ TEST_CASE("tokenizers: text data sets put the special tokens of RoBERTa and XLM-
   }
 }
 
+TEST_CASE("tokenizers: words with tags have the tokens of the text that they make") {
+  const test::Files files;
+  files.write("train.jsonl",
+              "{\"tokens\": [\"the\", \"lazy\", \"dog\"], \"tags\": [\"O\", \"B-X\", \"B-X\"]}\n"
+              "{\"tokens\": [\"film\"], \"tags\": [\"O\"]}\n");
+  for (const char* const kind : {"gpt2", "roberta", "xlm_roberta", "albert"}) {
+    CAPTURE(kind);
+    files.write(std::string(kind) + "/tokenizer.json", file_of(kind).dump());
+    const Batch batch =
+        test::all_of(files.open("tagged_text", "train.jsonl", {{"tokenizer", (files / kind).string()}}));
+    const Tokenizer tokenizer = from_file(file_of(kind));
+    test::Values wanted;
+    for (const char* const text : {"the lazy dog", "film"})
+      for (const std::int32_t id : tokenizer.encode(text).tokens) wanted.push_back(id);
+    CHECK(batch["tokens"].to_vector() == wanted);
+  }
+}
+
 TEST_CASE("tokenizers: regular expressions are read as Oniguruma reads them") {
   struct Row {
     const char* pattern;

@@ -17,13 +17,22 @@ std::span<const std::int64_t> host_values(const Inputs& batch, std::string_view 
   return {tensor.data<const std::int64_t>(), static_cast<std::size_t>(tensor.count())};
 }
 
+/// Where each sequence ends, behind a 0: samples of several sequences have their lengths.
+std::vector<std::int64_t> ends_of_sequences(const Inputs& batch) {
+  const std::span<const std::int64_t> samples = host_values(batch, "offsets");
+  if (!batch.contains("sequence_lengths")) return {samples.begin(), samples.end()};
+  std::vector<std::int64_t> ends{0};
+  for (const std::int64_t length : host_values(batch, "sequence_lengths")) ends.push_back(ends.back() + length);
+  return ends;
+}
+
 }  // namespace
 
 SequencesPtr sequences_of(const Inputs& batch) {
   const Shape& shape = batch.at("tokens").shape();
   if (shape.rank() == 1) {
     if (!batch.contains("offsets")) reject("a batch of text: `tokens` {} needs `offsets`", shape);
-    SequencesPtr sequences = Sequences::packed(host_values(batch, "offsets"));
+    const SequencesPtr sequences = Sequences::packed(ends_of_sequences(batch));
     if (sequences->rows() != shape[0])
       reject("a batch of text: its offsets end at {}, and it has {} tokens", sequences->rows(), shape[0]);
     return sequences;

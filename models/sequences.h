@@ -7,7 +7,8 @@
 namespace lacuna {
 
 /// The sequences of a batch: `tokens` [T] with `offsets` i64 [N + 1], or [N, L] with `key_lengths` i64 [N] or without
-/// any. Both lie on the host.
+/// any. Where samples have several sequences, `sequence_lengths` i64 has those of all samples, which add up to T. All
+/// lie on the host.
 SequencesPtr sequences_of(const Inputs& batch);
 
 }  // namespace lacuna

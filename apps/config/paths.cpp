@@ -45,8 +45,9 @@ std::string missing_text(const std::string& path) {
 
 void change_paths(Configuration& configuration, const std::function<std::string(const std::string&)>& change) {
   const auto is_one = [](const Field& field, const std::string& text) {
+    const bool is_text_file = text.ends_with(".txt") || text.ends_with(".jinja");
     return !text.empty() && text != "host" &&  // of memory.offload
-           (field.path == PathKind::path || (field.path == PathKind::if_text_file && text.ends_with(".txt")));
+           (field.path == PathKind::path || (field.path == PathKind::if_text_file && is_text_file));
   };
   for (const Section& section : sections()) {
     for (const Field& field : section.fields) {

@@ -208,6 +208,10 @@ const std::vector<std::string> validation_file_names{"dev", "validation", "valid
 
 }  // namespace
 
+bool is_validation_name(std::string_view stem) {
+  return std::ranges::find(validation_file_names, stem) != validation_file_names.end();
+}
+
 std::optional<fs::path> validation_file(const std::string& validation, const DatasetOptions& options,
                                         const std::vector<std::string>& extensions) {
   if (!validation.empty()) return validation;

@@ -98,6 +98,9 @@ SampleField per_token(std::string name, const TextOptions& own);
 /// The number of samples to use out of `held`; rejects a request for more.
 std::int64_t samples_to_use(const DatasetOptions& options, std::int64_t held);
 
+/// Whether a file without its extension has a name for evaluation: `dev`, `validation`, `valid`, `val`, `test`.
+bool is_validation_name(std::string_view stem);
+
 /// The file to evaluate on; nothing where none is named and none lies beside the training file.
 std::optional<std::filesystem::path> validation_file(const std::string& validation, const DatasetOptions& options,
                                                      const std::vector<std::string>& extensions);

@@ -1,0 +1,193 @@
+// Rows for language models: what each form becomes, and what of it is learned.
+#include "data/text/language/packing.h"
+#include "tests/data/language_files.h"
+
+#include <doctest/doctest.h>
+
+namespace lacuna {
+namespace {
+
+using test::check_says, test::LanguageFiles;
+
+struct RowCase {
+  std::string row, shown;
+  OptionValues settings{};
+};
+
+void check_rows(const LanguageFiles& files, const char* name, const std::vector<RowCase>& cases) {
+  for (const RowCase& each : cases) {
+    CAPTURE(each.row);
+    files.write("rows.jsonl", each.row + "\n");
+    DatasetPtr data;
+    const std::string refused = test::refusal_of([&] { data = files.open(name, "rows.jsonl", each.settings); });
+    CHECK(refused == "");
+    if (refused.empty()) CHECK(files.shown(data) == std::vector{each.shown});
+  }
+}
+
+OptionValues with(const char* key, const std::string& value) { return {{key, value}}; }
+
+const std::string two_turns =
+    R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "an"}, )"
+    R"({"role": "user", "content": "r"}, {"role": "assistant", "content": "b "}]})";
+
+TEST_CASE("language: the forms of rows, and the tokens that are learned") {
+  const LanguageFiles files;
+  check_rows(
+      files, "language",
+      {{two_turns, "<s><u>q<e>\n<a>[an<e>]\n<u>r<e>\n<a>[b <e>]\n"},
+       {two_turns, "[<s><u>q<e>\n<a>an<e>\n<u>r<e>\n<a>b <e>\n]", with("loss_on", "all")},
+       {R"({"conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]})",
+        "<s><s>s<e>\n<u>q<e>\n<a>[a<e>]\n"},
+       {R"({"instruction": "Do.", "input": "", "output": "ok"})",
+        "<s>Below is an instruction that describes a task. Write a response that appropriately completes the "
+        "request.\n\n### Instruction:\nDo.\n\n### Response:\n[ok</s>]"},
+       {R"({"instruction": "Do.", "input": "it", "output": "ok", "history": [["h", "i"]], "system": "s"})",
+        "<s><s>s<e>\n<u>h<e>\n<a>[i<e>]\n<u>Do.\nit<e>\n<a>[ok<e>]\n", with("alpaca", "chat")},
+       {R"({"prompt": "one ", "completion": "two"})", "<s>one [two</s>]"},
+       {R"({"prompt": "one ", "completion": "two</s>"})", "<s>one [two</s>]"},
+       {R"({"prompt": "a mode", "completion": "l of"})", "<s>a mod[el of</s>]"},
+       {R"({"prompt": "one ", "completion": "two"})", "[<s>one two</s>]", with("loss_on", "all")},
+       {R"({"prompt": "one ", "completion": "two"})", "<s>one [two]", {{"add_eos", false}}},
+       {R"({"prompt": [{"role": "user", "content": "q"}], "completion": [{"role": "assistant", "content": "a"}]})",
+        "<s><u>q<e>\n<a>[a<e>\n]"},
+       {R"({"text": "<s>plain"})", "[<s>plain</s>]"},
+       {R"({"input_ids": [0, 40, 41, 42], "labels": [-100, -100, 41, -100]})", "<s>B[C]D"},
+       {R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "id": 7, "tools": null})",
+        "<s><u>q<e>\n<a>[a<e>]\n"}});
+  check_says(files.open("language", "rows.jsonl")->info().description, "keys that are not read: id");
+  files.write("rows.txt", "one\n\ntwo\r\n");
+  CHECK(files.shown(files.open("language", "rows.txt")) == std::vector<std::string>{"[<s>one</s>]", "[<s>two</s>]"});
+}
+
+TEST_CASE("language: answers follow from generation blocks, from prefixes, or from the place of their text") {
+  const std::string blocks =
+      "{% for m in messages %}{% if m.role == 'assistant' %}<a>{% generation %}{{ m.content }}<e>{% endgeneration %}\n"
+      "{% else %}<u>{{ m.content }}<e>\n{% endif %}{% endfor %}";
+  check_rows(LanguageFiles(blocks), "language", {{two_turns, "<u>q<e>\n<a>[an<e>]<u>r<e>\n<a>[b <e>]"}});
+  // Earlier answers lose a part, and the text up to an answer ends in another way than the whole text.
+  const std::string changes =
+      "{% for m in messages %}<{{ m.role[0] }}>{% if m.role == 'assistant' and not loop.last %}"
+      "{{ m.content.split(';')[-1] }}{% else %}{{ m.content }}{% endif %} <e>{% endfor %}"
+      "{{ '<a>' if add_generation_prompt else '</s>' }}";
+  check_rows(LanguageFiles(changes), "language",
+             {{R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "long;b"}, )"
+               R"({"role": "user", "content": "r"}, {"role": "assistant", "content": "x;y"}]})",
+               "<u>q <e><a>[b <e>]<u>r <e><a>[x;y <e></s>]"}});
+  const LanguageFiles hides("{{ messages | length }}<e>");
+  hides.write("rows.jsonl", two_turns + "\n");
+  check_says(hides.refusal("language", "rows.jsonl"), "rows.jsonl:1: the chat template does not show where message 2");
+  CHECK(hides.shown(hides.open("language", "rows.jsonl", with("loss_on", "all"))) ==
+        std::vector<std::string>{"[4<e>]"});
+}
+
+TEST_CASE("language: sequences that are too long, and rows in which nothing is learned") {
+  const LanguageFiles files;
+  files.write("rows.jsonl",
+              "{\"prompt\": \"123456\", \"completion\": \"ab\"}\n{\"prompt\": \"1\", \"completion\": \"abcdefghij\"}\n"
+              "{\"prompt\": \"1\", \"completion\": \"a\"}\n");
+  const auto shown = [&](const char* how) {
+    return files.shown(files.open("language", "rows.jsonl", {{"max_length", std::int64_t{6}}, {"too_long", how}}));
+  };
+  using Rows = std::vector<std::string>;
+  CHECK(shown("cut") == Rows{"<s>1[abcd]", "<s>1[a</s>]"});
+  CHECK(shown("drop") == Rows{"<s>1[a</s>]"});
+  CHECK(shown("cut_prompt") == Rows{"<s>56[ab</s>]", "<s>[abcde]", "<s>1[a</s>]"});
+  const std::string said = files.open("language", "rows.jsonl", {{"max_length", std::int64_t{6}}})->info().description;
+  check_says(said, "2 rows of prompt and completion, 10 tokens, of which 6 are learned");
+  check_says(said, "2 rows cut at 6 tokens");
+  check_says(said, "1 row left out, in which nothing is learned");
+  check_says(files.refusal("language", "rows.jsonl", {{"max_length", std::int64_t{2}}}), "nothing is learned");
+}
+
+TEST_CASE("language: refusals name the row and its keys") {
+  const LanguageFiles files;
+  const std::string good = R"({"text": "a"})";
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {good + "\n" + two_turns,
+       "rows.jsonl:2: expected a row of the form `text`, as the first row is, got `messages` with the keys messages"},
+      {good + "\n{\"txt\": 1}", "rows.jsonl:2: expected an object with `messages`"},
+      {good + "\n{\"txt\": 1}", "got `txt`"},
+      {good + "\n{", "rows.jsonl:2: expected a JSON object"},
+      {"{\"text\": 3}", "expected a text in `text`, got number"},
+      {"{\"messages\": []}", "expected a list of messages"},
+      {"{\"conversations\": [{\"from\": \"robot\", \"value\": \"a\"}]}", "got `robot`"},
+      {"{\"input_ids\": [1, 2], \"labels\": [1, 3]}", "got 3 at token 1"},
+      {"{\"input_ids\": [1, 900]}", "expected `input_ids` below"},
+      {"{\"instruction\": \"a\", \"output\": \"b\", \"system\": \"s\"}", "data.alpaca=chat"},
+      {"{\"chosen\": \"a\", \"rejected\": \"b\"}", "data.name=preference"},
+      {"{\"prompt\": \"a\", \"completion\": [{\"role\": \"assistant\", \"content\": \"a\"}]}",
+       "expected a list of messages"},
+      {"\n\n", "expected rows, got none"}};
+  for (const auto& [rows, says] : cases) {
+    files.write("rows.jsonl", rows + "\n");
+    check_says(files.refusal("language", "rows.jsonl"), says);
+  }
+  files.write("rows.jsonl", two_turns);
+  check_says(files.refusal("language", "rows.jsonl", with("chat_template", "tools")), "(default), got tools");
+  check_says(files.refusal("preference", "rows.jsonl"), "data.name=language");
+  check_says(files.refusal("language", "none.jsonl"), "does not exist");
+  files.write("dated.jinja", "{{ strftime_now('%d') }}<a>");
+  check_says(files.refusal("language", "rows.jsonl", with("chat_template", (files / "dated.jinja").string())),
+             "data.template_date");
+  files.write("tokenizer_config.json", "{}");
+  check_says(files.refusal("language", "rows.jsonl"), "data.chat_template names a file");
+  files.write("rows.jsonl", good);
+  check_says(files.refusal("language", "rows.jsonl"), "data.add_eos=false");
+}
+
+TEST_CASE("language: files, folders and patterns; a part is held out where no file is for evaluation") {
+  const LanguageFiles files;
+  std::filesystem::create_directories(files / "many");
+  files.write("many/b.jsonl", "{\"text\": \"b\"}\n");
+  files.write("many/a.json", "[{\"text\": \"a\"},\n{\"text\": \"c\"}]");
+  using Rows = std::vector<std::string>;
+  CHECK(files.shown(files.open("language", "many")) == Rows{"[<s>a</s>]", "[<s>c</s>]", "[<s>b</s>]"});
+  CHECK(files.shown(files.open("language", "many/*.jsonl")) == Rows{"[<s>b</s>]"});
+  files.write("many/validation.jsonl", "{\"text\": \"v\"}\n");
+  CHECK(files.open("language", "many")->size() == 3);
+  CHECK(files.shown(files.open("language", "many", {}, HoldOut::by_name, Split::validation)) == Rows{"[<s>v</s>]"});
+  const DatasetPtr train = files.open("language", "many/a.json", {}, HoldOut::by_name),
+                   held = files.open("language", "many/a.json", {}, HoldOut::by_name, Split::validation);
+  CHECK(train->size() == 1);
+  CHECK(held->size() == 1);
+  CHECK(train->info().held_out != nullptr);
+  files.write("rows.jsonl", two_turns);
+  CHECK(recognize_dataset(files / "rows.jsonl").name == "language");
+  files.write("rows.jsonl", "{\"chosen\": \"a\", \"rejected\": \"b\"}");
+  CHECK(recognize_dataset(files / "rows.jsonl").name == "preference");
+}
+
+TEST_CASE("language: best fit packs sequences that stay apart") {
+  const LanguageFiles files;
+  std::string rows;
+  for (const char* const text : {"aaaa", "b", "cc", "ddddd", "e"}) rows += fmt::format("{{\"text\": \"{}\"}}\n", text);
+  files.write("rows.jsonl", rows);
+  const DatasetPtr data =
+      files.open("language", "rows.jsonl", {{"packing", std::string("best_fit")}, {"max_length", std::int64_t{10}}});
+  CHECK(files.shown(data) ==
+        std::vector<std::string>{"[<s>ddddd</s>] | [<s>b</s>]", "[<s>aaaa</s>] | [<s>cc</s>]", "[<s>e</s>]"});
+  check_says(data->info().description, "packed in 3 samples, which are 76.7 % full");
+  const Batches batches(data, {.size = 3});
+  Sample sample;
+  const Batch batch = batches.read(0, 0, batches.allocate(), sample);
+  CHECK(batch["offsets"].to_vector() == std::vector<double>{0, 10, 20, 23});
+  CHECK(batch["sequence_lengths"].to_vector() == std::vector<double>{7, 3, 6, 4, 3});
+  CHECK(batch.part(1, 3)["sequence_lengths"].to_vector() == std::vector<double>{6, 4, 3});
+  const std::vector<std::int64_t> lengths{3, 8, 8, 2, 2, 5, 8};
+  CHECK(best_fit_bins(lengths, 8) == std::vector<std::vector<std::int32_t>>{{1}, {2}, {6}, {5, 0}, {3, 4}});
+}
+
+TEST_CASE("preference: a sample has the chosen and the rejected answer") {
+  check_rows(
+      LanguageFiles(), "preference",
+      {{R"({"prompt": "q ", "chosen": "yes", "rejected": "no"})", "<s>q [yes</s>] | <s>q [no</s>]"},
+       {R"({"chosen": "yes", "rejected": "no"})", "[<s>yes</s>] | [<s>no</s>]"},
+       {R"({"chosen": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "rejected": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}]})",
+        "<s><u>q<e>\n<a>[a<e>\n] | <s><u>q<e>\n<a>[b<e>\n]"},
+       {R"({"prompt": [{"role": "user", "content": "q"}], "chosen": [{"role": "assistant", "content": "a"}], "rejected": [{"role": "assistant", "content": "b"}]})",
+        "<s><u>q<e>\n<a>[a<e>\n] | <s><u>q<e>\n<a>[b<e>\n]"}});
+}
+
+}  // namespace
+}  // namespace lacuna

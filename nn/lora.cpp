@@ -203,7 +203,7 @@ OptionValues to_peft(const Options& given) {
 OptionValues from_peft(const OptionValues& fields, std::string_view origin) {
   const std::pair<std::string_view, std::string_view> taken[] = {
       {"r", "rank"}, {"lora_alpha", "alpha"}, {"lora_dropout", "dropout"}, {"use_rslora", "rslora"}};
-  const std::set<std::string_view> refused{"use_dora", "use_qalora", "fan_in_fan_out", "lora_bias"};
+  const std::set<std::string_view> refused{"use_dora", "use_qalora", "lora_bias"};
   OptionValues options;
   for (const auto& [theirs, ours] : taken)
     if (const auto found = fields.find(theirs); found != fields.end()) options.emplace(ours, found->second);

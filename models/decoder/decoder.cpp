@@ -97,6 +97,8 @@ class Decoder::Layer final : public Module {
     if (options.positions == DecoderOptions::Positions::alibi ||
         options.positions == DecoderOptions::Positions::alibi_bf16)
       slopes_ = alibi_slopes(options.heads);
+    if (options.positions == DecoderOptions::Positions::alibi_bf16)
+      for (double& slope : slopes_) slope = static_cast<float>(bf16(static_cast<float>(slope)));
     const std::int64_t width = options.hidden_size, d = options.head_dim, q = options.heads * d,
                        k = options.kv_heads * d, hidden = options.intermediate_size;
     const auto norm = [&](std::string_view name, std::int64_t channels) {
@@ -210,6 +212,7 @@ class Decoder::Layer final : public Module {
                                            .window = options_.windows(number_) ? options_.window : 0,
                                            .soft_cap = options_.attention_soft_cap,
                                            .alibi = slopes_,
+                                           .rounds_alibi = options_.positions == DecoderOptions::Positions::alibi_bf16,
                                            .dropout = attention_dropout_.current_rate(),
                                            .stream = attention_dropout_.mask_stream(),
                                            .positions = options_.positions_count},

@@ -255,7 +255,8 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
         fmt::format("{}: expected a decoder that is the embedding, got `tie_word_embeddings` false", file.string());
   const Options options = describe_model(folder.model, folder.hyper_parameters).options;
   if (options.find("pooling") != nullptr) read_sentence_modules(file.parent_path(), folder);
-  if (!type.names.body.empty()) folder.names = std::make_shared<const TensorNames>(type.names);
+  if (const TensorNames& names = type.names_of ? *type.names_of(options) : type.names; !names.body.empty())
+    folder.names = std::make_shared<const TensorNames>(names);
   if (type.notes) folder.notes = type.notes(options);
   return folder;
 }

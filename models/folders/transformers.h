@@ -22,7 +22,7 @@ struct TransformersType {
   /// The class of a type with several heads, in place of `architecture`.
   std::function<std::string(const Options& options)> class_of{};
   std::string_view problem{};  // of its task, where config.json says none
-  /// The names under which a model is written, where they differ from `names`.
+  /// The names of a model, where options decide on them, in place of `names`.
   std::function<const TensorNames*(const Options& options)> names_of{};
 };
 Registry<TransformersType>& transformers_types();

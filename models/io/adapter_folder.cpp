@@ -281,11 +281,14 @@ void write_adapter(const fs::path& folder, const Model& model, const TensorNames
   std::set<std::string, std::less<>> targets, saved;  // the latter below the adapters, as PEFT's modules_to_save
   std::map<std::string, std::string, std::less<>> places_of_targets;  // by their name
   std::vector<NamedTensor> stored;
+  bool transposed = false;  // whether a layer's weight is [in, out] there
   for (const auto& [name, tensor] : adapted_state(model)) {
     const bool of_adapter = adapters.contains(name);
     for (auto& [theirs, part] :
          names == nullptr ? std::vector{NamedTensor(name, tensor)} : renamed(places, name, tensor, *names)) {
       const std::string module = theirs.substr(0, theirs.rfind(of_adapter ? ".lora_" : "."));
+      if (of_adapter && names != nullptr)
+        if (const auto weight = names->ours(module + ".weight")) transposed = transposed || weight->transposed;
       (of_adapter ? targets : saved).insert(module);
       if (of_adapter) places_of_targets.emplace(module, place_of(places, name)->path);
       stored.emplace_back(std::string(prefix) + theirs, part);
@@ -296,6 +299,7 @@ void write_adapter(const fs::path& folder, const Model& model, const TensorNames
                     {"task_type", task_type.empty() ? ordered_json() : ordered_json(task_type)},
                     {"inference_mode", true},
                     {"bias", "none"},
+                    {"fan_in_fan_out", transposed},
                     {"target_modules", targets},
                     {"modules_to_save", saved}};
   const auto fields = [&](const OptionValues& settings) {

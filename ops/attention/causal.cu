@@ -2,6 +2,7 @@
 // sees.
 #include "ops/attention/attention_tiles.h"
 #include "ops/attention/causal_cuda.h"
+#include "ops/attention/rounded_alibi.h"
 
 namespace lacuna::cuda {
 namespace {
@@ -68,7 +69,8 @@ struct CausalPass {
         } else if (slope != nullptr) {
           (*slope)[i][j] = 1;
         }
-        score = (score - alibi * static_cast<float>(behind)) * log2e;
+        score += problem.rounds_alibi ? problem.scale * rounded_alibi(alibi, k) : -alibi * static_cast<float>(behind);
+        score *= log2e;
         const bool sees = query + i < s.queries && behind >= 0 && (problem.window == 0 || behind < problem.window);
         scores[i][j] = sees ? score : -INFINITY;
       }

@@ -53,6 +53,7 @@ CausalArguments causal_arguments(const CausalAttention& op, const Shape& q, cons
           .window = op.window,
           .soft_cap = op.soft_cap,
           .slopes = op.alibi,
+          .rounds_alibi = op.rounds_alibi,
           .dropout = op.dropout,
           .stream = op.stream,
           .positions = op.positions,

@@ -14,6 +14,7 @@ namespace lacuna {
 ///   score = scale · q·k                        heads is a multiple of kv_heads: consecutive heads of q share one of k
 ///   score = soft_cap · tanh(score / soft_cap)  if soft_cap is not 0 (Gemma 2)
 ///   score = score + slope · (key - query)      if there are slopes, one a head (Press et al. 2022, "ALiBi")
+///   score = score + scale · bf16(slope · bf16(key))      the same if rounds_alibi (transformers' Falcon)
 ///
 /// for key <= query < key + window, positions within the sequence; window 0: no bound. q and y: [1, S, heads ·
 /// head_dim]. The rows of q are the last ones of each sequence: `queries` has as many sequences, none of which is
@@ -35,6 +36,7 @@ struct CausalAttention {
   std::int64_t window = 0;
   double soft_cap = 0;
   std::vector<double> alibi = {};  // slopes [heads]
+  bool rounds_alibi = false;
   double dropout = 0;
   RandomStream stream = {};
   std::int64_t positions = 0;

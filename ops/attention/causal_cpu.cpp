@@ -4,6 +4,7 @@
 #include "core/planned_device.h"
 #include "ops/attention/causal_kernels.h"
 #include "ops/attention/causal_tiles.h"
+#include "ops/attention/rounded_alibi.h"
 
 #include <array>
 #include <cmath>
@@ -143,7 +144,13 @@ class CausalPass {
       C* const row = scores + i * stride_;
       if (is_capped()) cap(seen, row, caps + i * stride_);
       if (a_.slopes.empty()) continue;
-      const C slope = log2e * static_cast<C>(a_.slopes[static_cast<std::size_t>(block.head_of(i))]);
+      const auto own = static_cast<C>(a_.slopes[static_cast<std::size_t>(block.head_of(i))]), slope = log2e * own;
+      if (a_.rounds_alibi) {
+        const C factor = log2e * static_cast<C>(a_.scale);
+        for (std::int64_t j = seen.begin; j < seen.end; ++j)
+          row[j] += factor * static_cast<C>(rounded_alibi(static_cast<float>(own), keys.begin + j));
+        continue;
+      }
 #pragma GCC ivdep
       for (std::int64_t j = seen.begin; j < seen.end; ++j) row[j] += slope * static_cast<C>(j + 1 - seen.end);
     }

@@ -59,6 +59,7 @@ struct CausalOnDevice {
             .soft_cap = static_cast<float>(a.soft_cap),
             .window = a.window,
             .slopes = slopes.defined() ? slopes.data<const float>() : nullptr,
+            .rounds_alibi = a.rounds_alibi,
             .q = queries.of(a.q),
             .k = keys.of(a.k),
             .v = keys.of(a.v),

@@ -15,6 +15,7 @@ struct CausalProblem {
   float scale, soft_cap;                // soft_cap 0: none
   std::int64_t window;                  // 0: none
   const float* slopes;                  // [heads]; null: none
+  bool rounds_alibi;
   TokenRows q, k, v;
   std::int64_t first;           // of these sequences in the batch
   std::uint32_t dropped_below;  // draws below it drop a probability

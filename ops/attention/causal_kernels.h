@@ -17,6 +17,7 @@ struct CausalArguments {
   std::int64_t window;  // 0: none
   double soft_cap;      // 0: none
   const std::vector<double>& slopes;
+  bool rounds_alibi;
   double dropout;
   RandomStream stream;
   std::int64_t positions;

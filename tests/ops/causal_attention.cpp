@@ -39,7 +39,13 @@ std::vector<double> by_definition(const CausalAttention& op, const std::array<Te
             score += at(q, queries.begin(n) + i, op.heads, h, c) * at(k, keys.begin(n) + j, op.kv_heads, kv, c);
           score *= op.scale != 0 ? op.scale : 1 / std::sqrt(static_cast<double>(d));
           if (op.soft_cap > 0) score = op.soft_cap * std::tanh(score / op.soft_cap);
-          if (!op.alibi.empty()) score += op.alibi[static_cast<std::size_t>(h)] * static_cast<double>(j - query);
+          if (!op.alibi.empty() && !op.rounds_alibi)
+            score += op.alibi[static_cast<std::size_t>(h)] * static_cast<double>(j - query);
+          if (op.rounds_alibi) {
+            const auto slope = static_cast<float>(op.alibi[static_cast<std::size_t>(h)]),
+                       key = static_cast<float>(bf16(static_cast<float>(j)));
+            score += static_cast<float>(bf16(slope * key)) / std::sqrt(static_cast<double>(d));
+          }
           const double p = std::exp(score);
           total += p;
           for (std::int64_t c = 0; c < d; ++c)
@@ -73,6 +79,9 @@ TEST_CASE("causal attention is what its definition says") {
       {"window of one key", 8, {.heads = 1, .kv_heads = 1, .sequences = packed({0, 90}), .window = 1}},
       {"soft cap", 32, {.heads = 4, .kv_heads = 2, .sequences = packed({0, 100}), .scale = 1, .soft_cap = 5}},
       {"slopes", 12, {.heads = 6, .kv_heads = 6, .sequences = packed({0, 70, 150}), .alibi = alibi_slopes(6)}},
+      {"slopes in bf16",
+       12,
+       {.heads = 6, .kv_heads = 2, .sequences = packed({0, 7, 300}), .alibi = alibi_slopes(6), .rounds_alibi = true}},
       {"last queries, window",
        8,
        {.heads = 4, .kv_heads = 2, .sequences = packed({0, 90, 100}), .queries = packed({0, 20, 21}), .window = 33}},

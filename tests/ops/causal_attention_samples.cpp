@@ -39,6 +39,9 @@ const RegisterSample attentions[] = {
                           {.heads = 2, .kv_heads = 2, .sequences = packed({0, 11}), .scale = 1, .soft_cap = 3})),
     RegisterSample(causal("causal_attention, slopes", 6,
                           {.heads = 3, .kv_heads = 3, .sequences = packed({0, 4, 17}), .alibi = alibi_slopes(3)})),
+    RegisterSample(causal(
+        "causal_attention, slopes in bf16", 6,
+        {.heads = 3, .kv_heads = 3, .sequences = packed({0, 4, 17}), .alibi = alibi_slopes(3), .rounds_alibi = true})),
     RegisterSample(causal("causal_attention, last queries", 4,
                           {.heads = 4, .kv_heads = 2, .sequences = packed({0, 9, 14}), .queries = packed({0, 3, 5})})),
     RegisterSample(causal("causal_attention, one query of a cache", 4,

@@ -28,11 +28,6 @@ Rules bloom_rules(std::string_view attention_norm, std::string_view mlp_norm) {
   return rules;
 }
 
-Rules joined(Rules first, const Rules& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 }  // namespace
 
 const TensorNames llama_names{
@@ -103,8 +98,7 @@ const TensorNames bloom_names{.base = "transformer.",
                               .heads = {{"lm_head.", head}}};
 
 const TensorNames falcon_names{.base = "transformer.",
-                               .body = joined(bloom_rules("h.*.input_layernorm.", "h.*.post_attention_layernorm."),
-                                              {{"h.*.ln_attn.", first_norm}, {"h.*.ln_mlp.", second_norm}}),
+                               .body = bloom_rules("h.*.input_layernorm.", "h.*.post_attention_layernorm."),
                                .heads = {{"lm_head.", head}},
                                .ignored = {"h.*.self_attention.rotary_emb.inv_freq", "rotary_emb.inv_freq"}};
 

@@ -11,7 +11,7 @@ extern const TensorNames phi_names;
 extern const TensorNames gpt2_names;
 extern const TensorNames gpt_neox_names;
 extern const TensorNames bloom_names;
-/// Falcon's with one norm in a layer, or two that follow each other; reads those with two norms side by side, too.
+/// Falcon's with one norm in a layer, or two that follow each other.
 extern const TensorNames falcon_names;
 /// Falcon's with two norms side by side.
 extern const TensorNames falcon_two_norms_names;

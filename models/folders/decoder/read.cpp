@@ -147,7 +147,14 @@ DecoderOptions like_llama(const Config& c, std::string type, double eps = 1e-6, 
   o.mlp_bias = c.flag("mlp_bias", false);
   o.tied = c.flag("tie_word_embeddings", false);
   read_rotary(c, o, theta);
+  if (o.rotary_share != 1 && o.type != "phi3")  // transformers' classes rotate whole heads whatever the file says
+    c.refuse(c.says("rope_parameters") ? "rope_parameters" : "partial_rotary_factor", "absent or 1");
   return o;
+}
+
+/// The class's number of heads of keys, where the file has no key for it; null: as many as heads.
+void usual_kv_heads(const Config& c, DecoderOptions& o, std::int64_t otherwise) {
+  if (!c.json().contains("num_key_value_heads")) o.kv_heads = std::min(otherwise, o.heads);
 }
 
 /// Windows of Qwen: only if use_sliding_window, and from max_window_layers on.
@@ -157,8 +164,9 @@ void read_qwen_windows(const Config& c, DecoderOptions& o) {
     read_windows(c, o, window_in(c, 4096), [&](std::int64_t layer) { return layer >= first; });
 }
 
-DecoderOptions like_gemma(const Config& c, std::string type) {
+DecoderOptions like_gemma(const Config& c, std::string type, std::int64_t kv_heads) {
   DecoderOptions o = like_llama(c, std::move(type), 1e-6, 1e4, 0);
+  usual_kv_heads(c, o, kv_heads);
   o.norm = DecoderOptions::Norm::rms_plus_one;
   o.head_dim = c.integer("head_dim", 256);
   o.tied = c.flag("tie_word_embeddings", true);
@@ -178,13 +186,14 @@ DecoderOptions read_llama(const Config& c) { return like_llama(c, "llama"); }
 DecoderOptions read_mistral(const Config& c) {
   DecoderOptions o = like_llama(c, "mistral");
   o.qkv_bias = o.output_bias = o.mlp_bias = false;
-  if (!c.json().contains("num_key_value_heads")) o.kv_heads = std::min<std::int64_t>(8, o.heads);
+  usual_kv_heads(c, o, 8);
   read_windows(c, o, window_in(c, 4096), [](std::int64_t) { return true; });
   return o;
 }
 
 DecoderOptions read_qwen2(const Config& c) {
   DecoderOptions o = like_llama(c, "qwen2");
+  usual_kv_heads(c, o, 32);
   o.qkv_bias = true;
   o.output_bias = o.mlp_bias = false;
   read_qwen_windows(c, o);
@@ -193,16 +202,17 @@ DecoderOptions read_qwen2(const Config& c) {
 
 DecoderOptions read_qwen3(const Config& c) {
   DecoderOptions o = like_llama(c, "qwen3");
+  usual_kv_heads(c, o, 32);
   o.qk_norm = DecoderOptions::QkNorm::head;
   o.head_dim = c.integer("head_dim", 128);
   read_qwen_windows(c, o);
   return o;
 }
 
-DecoderOptions read_gemma(const Config& c) { return like_gemma(c, "gemma"); }
+DecoderOptions read_gemma(const Config& c) { return like_gemma(c, "gemma", 16); }
 
 DecoderOptions read_gemma2(const Config& c) {
-  DecoderOptions o = like_gemma(c, "gemma2");
+  DecoderOptions o = like_gemma(c, "gemma2", 4);
   o.block = DecoderOptions::Block::sandwich;
   o.attention_scale = 1 / std::sqrt(c.real("query_pre_attn_scalar", 256));
   o.attention_soft_cap = c.json().contains("attn_logit_softcapping") ? c.real("attn_logit_softcapping", 0) : 50;
@@ -212,7 +222,7 @@ DecoderOptions read_gemma2(const Config& c) {
 }
 
 DecoderOptions read_gemma3(const Config& c) {
-  DecoderOptions o = like_gemma(c, "gemma3_text");
+  DecoderOptions o = like_gemma(c, "gemma3_text", 4);
   o.block = DecoderOptions::Block::sandwich;
   o.qk_norm = DecoderOptions::QkNorm::head;
   o.attention_scale = 1 / std::sqrt(c.real("query_pre_attn_scalar", 256));
@@ -341,6 +351,7 @@ DecoderOptions read_falcon(const Config& c) {
 
 DecoderOptions read_smollm3(const Config& c) {
   DecoderOptions o = like_llama(c, "smollm3", 1e-6, 2e6, 128004);
+  usual_kv_heads(c, o, 4);
   o.tied = c.flag("tie_word_embeddings", true);
   const std::int64_t interval = c.integer("no_rope_layer_interval", 4);
   std::vector<std::int64_t> usual;
@@ -350,7 +361,7 @@ DecoderOptions read_smollm3(const Config& c) {
   for (std::int64_t i = 0; i < o.layers; ++i)
     if (rotates[static_cast<std::size_t>(i)] == 0) o.layers_without_rotary.push_back(i);
   if (c.flag("use_sliding_window", false))
-    read_windows(c, o, window_in(c, 0), [&](std::int64_t i) { return rotates[static_cast<std::size_t>(i)] != 0; });
+    read_windows(c, o, window_in(c, 0), [&](std::int64_t i) { return rotates[static_cast<std::size_t>(i)] == 0; });
   return o;
 }
 

@@ -1,4 +1,4 @@
-// Whole models against timm: tests/models/references/ (make_references.py beside it writes them), and any further
+// Whole models against timm and transformers: tests/models/references/ (make_*references.py beside it write them), and any further
 // folder of reference files that the environment names.
 #include "apps/commands/reference.h"
 
@@ -107,7 +107,7 @@ TEST_CASE("reference: in f64 all but the files with a step of an optimizer agree
   }
 }
 
-TEST_CASE("reference: every model agrees with timm, in gradients and after a step") {
+TEST_CASE("reference: every model agrees with its library, in gradients and after a step") {
   const std::vector<std::filesystem::path> files = reference_files(LACUNA_SOURCE_DIR "/tests/models/references");
   REQUIRE(!files.empty());
   for (const std::filesystem::path& path : files) {

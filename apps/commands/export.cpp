@@ -3,6 +3,7 @@
 #include "apps/commands/opened_model.h"
 #include "apps/config/paths.h"
 #include "apps/output/output.h"
+#include "data/text/text_file.h"
 #include "data/text/tokenizer.h"
 #include "models/folders/folder.h"
 #include "models/folders/timm.h"
@@ -49,6 +50,8 @@ class Export {
     if (folder.tokenizer.empty() && !opened.texts.empty()) folder.tokenizer = tokenizer_texts(opened.texts);
     const fs::path out = expand_home(out_);
     if (adapter_alone_ && dtype_ != "f32") reject("--dtype: an adapter alone is written in f32");
+    const std::string generation = generation_config(opened);
+    if (!generation.empty()) folder.tokenizer.emplace(generation_file, generation);
     folder.stored = dtype_ == "bf16" ? DType::bf16 : dtype_ == "f16" ? DType::f16 : DType::f32;
     const std::string family = describe_model(folder.model, folder.hyper_parameters).family;
     const std::string usual = timm_forms().contains(family) ? "timm" : "transformers";
@@ -65,9 +68,11 @@ class Export {
     std::vector<std::string> files;
     for (const auto& entry : fs::directory_iterator(out)) files.push_back(entry.path().filename().string());
     std::ranges::sort(files);
-    report_.write(fmt::format("{} from {}: {} parameters, {} classes, as a folder of {} in {}: {}\n", folder.model,
+    const nlohmann::ordered_json stops = stop_ids(folder);
+    report_.write(fmt::format("{} from {}: {} parameters, {} classes, as a folder of {} in {}: {}\n{}", folder.model,
                               opened.weights.string(), model.parameter_count(), model.num_classes(), format,
-                              out.string(), fmt::join(files, ", ")),
+                              out.string(), fmt::join(files, ", "),
+                              stops.is_null() ? "" : fmt::format("generation stops at the ids {}\n", stops.dump())),
                   {{"model", folder.model},
                    {"weights", opened.weights.string()},
                    {"format", format},
@@ -75,11 +80,31 @@ class Export {
                    {"parameters", model.parameter_count()},
                    {"classes", model.num_classes()},
                    {"folder", out.string()},
+                   {"stop_ids", stops},
                    {"files", files}});
     return 0;
   }
 
  private:
+  static constexpr const char* generation_file = "generation_config.json";
+
+  /// The text of the file beside the weights; empty: there is none.
+  static std::string generation_config(const OpenedModel& opened) {
+    const fs::path file = opened.texts / generation_file;
+    std::error_code ignored;
+    return fs::is_regular_file(file, ignored) ? read_whole_file(file, "generation config", 1 << 20) : std::string();
+  }
+  /// The ids that end a continuation, as JSON: a number or a list; null: not said.
+  static nlohmann::ordered_json stop_ids(const ModelFolder& folder) {
+    const auto generation = folder.tokenizer.find(generation_file);
+    if (generation != folder.tokenizer.end())
+      if (const auto json = nlohmann::ordered_json::parse(generation->second, nullptr, false);
+          json.is_object() && json.contains("eos_token_id"))
+        return json["eos_token_id"];
+    const auto token = folder.tokens.find("eos_token_id");
+    return token == folder.tokens.end() ? nlohmann::ordered_json() : nlohmann::ordered_json::parse(token->second);
+  }
+
   /// `usual`: the format where neither --format nor the folder of the base tells one.
   ExitCode export_adapter(const OpenedModel& opened, const fs::path& out, const std::string& usual) const {
     if (!opened.model->adaptation()) reject("--adapter: {} was trained without an adapter", from_);
@@ -102,7 +127,7 @@ class Export {
     const auto values = describe_model(opened.folder.model, opened.folder.hyper_parameters).hyper_parameters;
     const Tree* const head = find_value(values, "head");
     write_new_folder(out, [&](const fs::path& folder) {
-      write_adapter(folder, *opened.model, names, head == nullptr ? std::string_view() : peft_task_of(head->text));
+      write_adapter(folder, *opened.model, names, peft_task_of(head == nullptr ? opened.folder.problem : head->text));
     });
     const std::vector<std::string>& layers = opened.model->adaptation()->layers;
     report_.write(fmt::format("the adapter of {} from {}: {} layers, as a folder of PEFT for {} in {}\n",

@@ -42,7 +42,8 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> peft_tasks[] = {{"classification", "SEQ_CLS"},
                                                                         {"tokens", "TOKEN_CLS"},
                                                                         {"span", "QUESTION_ANS"},
-                                                                        {"embedding", "FEATURE_EXTRACTION"}};
+                                                                        {"embedding", "FEATURE_EXTRACTION"},
+                                                                        {"causal_lm", "CAUSAL_LM"}};
 
 }  // namespace
 
@@ -55,7 +56,8 @@ std::string_view peft_task_of(std::string_view head) {
 std::string_view head_of_peft_task(std::string_view task_type, std::string_view origin) {
   for (const auto& [ours, theirs] : peft_tasks)
     if (theirs == task_type) return ours;
-  if (!task_type.empty()) reject("{}: expected a model of classes, answers or embeddings, got {}", origin, task_type);
+  if (!task_type.empty())
+    reject("{}: expected a model of classes, answers, embeddings or next tokens, got {}", origin, task_type);
   return {};
 }
 

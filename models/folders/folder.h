@@ -29,6 +29,7 @@ struct ModelFolder {
   ImagePreparation images{};
   std::string problem{};                           // `problem_type`; empty: not said
   std::map<std::string, std::string> refused{};    // by head: what the folder says of it and Lacuna does not compute
+  std::map<std::string, std::string> tokens{};     // special ones in config.json, each as JSON, to be written again
   std::map<std::string, std::string> tokenizer{};  // its files' text, by name, to be written beside the weights
   std::shared_ptr<const TensorNames> names{};      // of the weights; null: those of the models here
   std::int64_t label_offset = 0;                   // see LoadOptions
@@ -43,7 +44,7 @@ std::optional<ModelFolder> read_model_folder(const std::filesystem::path& path);
 /// Refuses a folder that says of the head of `values` what Lacuna does not compute.
 void require_head(const ModelFolder& folder, const std::vector<HyperParameter>& values);
 
-/// PEFT's `task_type` of a head of text models; empty: it has none.
+/// PEFT's `task_type` of a head of text models, or of the problem of one without a choice of heads; empty: none.
 std::string_view peft_task_of(std::string_view head);
 /// The head of a `task_type`; empty: it says none. Refuses a task that no model here has.
 std::string_view head_of_peft_task(std::string_view task_type, std::string_view origin);

@@ -29,6 +29,7 @@ struct Filter {
 constexpr Filter filters[] = {{0, "nearest"}, {1, "lanczos"}, {2, "bilinear"},
                               {3, "bicubic"}, {4, "box"},     {5, "hamming"}};
 
+constexpr const char* token_keys[] = {"bos_token_id", "eos_token_id"};
 constexpr const char* columns_key = "lacuna_text_columns";  // transformers keeps keys that it does not know
 
 std::string default_label(std::int64_t number) { return fmt::format("LABEL_{}", number); }
@@ -250,6 +251,8 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   if (side > 0 && !config.says("image_size")) folder.hyper_parameters.push_back({"image_size", side});
   folder.problem = config.text("problem_type", std::string(type.problem));
   folder.columns = config.texts(columns_key);
+  for (const char* const key : token_keys)
+    if (!type.problem.empty() && json.contains(key)) folder.tokens[key] = json.at(key).dump();
   if (!config.flag("tie_word_embeddings", true))
     folder.refused["masked_lm"] =
         fmt::format("{}: expected a decoder that is the embedding, got `tie_word_embeddings` false", file.string());
@@ -273,6 +276,7 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
     if (!description.problem.empty() && type.architecture.find(what) != std::string::npos)
       config["problem_type"] = description.problem;
   config.update(type.config);
+  for (const auto& [key, token] : description.tokens) config[key] = ordered_json::parse(token);
   config["dtype"] = description.stored == DType::f32    ? "float32"
                     : description.stored == DType::bf16 ? "bfloat16"
                                                         : "float16";

@@ -1,8 +1,10 @@
 #include "models/io/weights.h"
 
 #include "core/finite.h"
+#include "models/language_model.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string_view>
@@ -141,6 +143,22 @@ LoadedWeights judge_head(const Model& model, const WeightFiles& file, const Load
   return judged;
 }
 
+/// Whether the entry is a second copy of a parameter. Refuses one with other values.
+bool repeats(const Model& model, const WeightFiles& file, const std::string& prefix, const SafetensorsEntry& entry) {
+  const auto* const language_model = dynamic_cast<const LanguageModel*>(&model);
+  if (language_model == nullptr) return false;
+  const std::string_view own = language_model->repeated_by(std::string_view(entry.name).substr(prefix.size()));
+  const std::string first = fmt::format("{}{}", prefix, own);
+  if (own.empty() || !file.contains(first)) return false;
+  const Tensor a = file.load(first).to(DType::f32), b = file.load(entry.name).to(DType::f32);
+  if (!(a.shape() == b.shape()) || std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) != 0)
+    reject(
+        "{}: {} and {} differ, and the model has one table in their place (`tie_word_embeddings` true): set it false "
+        "to take both",
+        file.path().string(), entry.name, first);
+  return true;
+}
+
 Differences compare(const Model& model, const WeightFiles& file, const LoadOptions& options) {
   Differences found;
   found.loaded = judge_head(model, file, options);
@@ -183,6 +201,10 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
     const std::string_view name = std::string_view(entry.name).substr(options.prefix.size());
     if (known.contains(name) || starts_anew(name)) continue;
     if (!options.as_saved && lies_in(model.other_heads(), name)) {
+      found.loaded.left_out.push_back(entry.name);
+      continue;
+    }
+    if (repeats(model, file, options.prefix, entry)) {
       found.loaded.left_out.push_back(entry.name);
       continue;
     }

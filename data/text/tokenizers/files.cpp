@@ -41,7 +41,7 @@ std::map<std::string, std::string> tokenizer_texts(const fs::path& path) {
   if (texts.empty()) return texts;
   files.clear();
   for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                 "chat_template.jinja", "config_sentence_transformers.json"})
+                                 "chat_template.jinja", "generation_config.json", "config_sentence_transformers.json"})
     files.emplace(name, (is_folder ? path : path.parent_path()) / name);
   take();
   return texts;

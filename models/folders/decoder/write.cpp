@@ -105,7 +105,7 @@ Json written_gemma(const DecoderOptions& o) {
   json.erase("hidden_act");
   json["hidden_act"] = json["hidden_activation"] = "gelu_pytorch_tanh";
   if (o.type == "gemma") return json;
-  json["query_pre_attn_scalar"] = std::round(1 / (o.attention_scale * o.attention_scale));
+  json["query_pre_attn_scalar"] = std::llround(1 / (o.attention_scale * o.attention_scale));
   json["sliding_window"] = o.window;
   json["layer_types"] = windows_of(o);
   json["final_logit_softcapping"] = o.soft_cap == 0 ? Json() : Json(o.soft_cap);

@@ -1,5 +1,5 @@
-// Whole models against timm and transformers: tests/models/references/ (make_*references.py beside it write them), and any further
-// folder of reference files that the environment names.
+// Whole models against timm and transformers: tests/models/references/ (make_*references.py beside it write them), and
+// any further folder of reference files that the environment names.
 #include "apps/commands/reference.h"
 
 #include "core/error.h"

@@ -344,9 +344,11 @@ void open(Experiment& experiment, const std::vector<std::string>& labels, const 
   const DatasetInfo& samples = experiment.samples;
   const SampleField* const target = find_target(samples.fields);
   std::int64_t& outputs = experiment.model.num_classes;
-  if (outputs == 0 && !samples.classes.empty())
+  const bool is_open =
+      outputs == 0 && find_section("model")->options(experiment.model.name).find("num_classes") != nullptr;
+  if (is_open && !samples.classes.empty())
     outputs = std::ssize(samples.classes);
-  else if (outputs == 0 && target != nullptr)
+  else if (is_open && target != nullptr)
     outputs = target->below > 0 ? target->below : target->shape.count();
   // The usual task learns one class of a sample, and tokens have metrics of their own.
   const bool fits = target == nullptr || target->collation == Collation::stacked ||

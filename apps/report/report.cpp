@@ -99,9 +99,11 @@ class ReportRuns {
  public:
   explicit ReportRuns(CLI::App& app) {
     app.add_option("runs", runs_, "run folders, finished or not")->type_name("RUN");
-    app.add_option("--data", data_,
-                   "a configuration, whose augmented training images are shown in the place of runs; key=value besides")
-        ->type_name("CONFIG");
+    app.add_option(
+           "--data", data_,
+           "a configuration or run, whose training samples are shown in the place of runs, images augmented and "
+           "texts as tokens; key=value besides")
+        ->type_name("CONFIG|RUN");
     app.add_option("-o,--output", output_,
                    "the page; report.html in the run's folder, or here for several runs; samples.html of --data")
         ->type_name("FILE");
@@ -111,7 +113,7 @@ class ReportRuns {
   ExitCode operator()() const {
     if (output_ == "-") reject("-o -: expected a file; a page is not written to standard output");
     if (!data_.empty()) return show_samples();
-    if (runs_.empty()) reject("expected run folders, or --data CONFIG");
+    if (runs_.empty()) reject("expected run folders, or --data CONFIG|RUN");
     std::optional<AtomicFile> file;
     if (!output_.empty()) file.emplace(output_);  // refused before all the runs are read
     std::vector<Result> results;
@@ -144,7 +146,9 @@ class ReportRuns {
   ExitCode show_samples() const {
     const std::string page = output_.empty() ? "samples.html" : output_;
     AtomicFile file(page);
-    file.write(sample_sheet(resolve(read_configuration(fs::path(data_), runs_))));
+    const fs::path file_or_run(data_);
+    file.write(sample_sheet(
+        resolve(read_configuration(fs::is_directory(file_or_run) ? file_or_run / "config.yaml" : file_or_run, runs_))));
     file.commit();
     report_.write(page + "\n", {{"page", page}});
     return 0;

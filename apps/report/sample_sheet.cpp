@@ -2,6 +2,7 @@
 
 #include "apps/config/resolve.h"
 #include "apps/output/picture.h"
+#include "apps/report/text_sheet.h"
 #include "core/error.h"
 #include "data/encoded_images.h"
 
@@ -15,17 +16,6 @@ namespace {
 
 constexpr std::int64_t most_images = 32;  // of a batch
 constexpr std::int64_t epochs = 2;
-
-std::string for_html(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<' || c == '>' || c == '&' || c == '"')
-      out += fmt::format("&#{};", static_cast<int>(c));
-    else
-      out += c;
-  }
-  return out;
-}
 
 /// The label of a sample: a class, several with their shares, or a number.
 std::string label_of(const Tensor& labels, std::int64_t row, const std::vector<std::string>& classes) {
@@ -47,27 +37,17 @@ std::string label_of(const Tensor& labels, std::int64_t row, const std::vector<s
   return text;
 }
 
-}  // namespace
-
-std::string sample_sheet(Experiment experiment) {
-  experiment.train.device = "cpu";  // pixels as numbers
-  const DatasetPtr dataset = open_dataset(experiment.data.name, dataset_options(experiment, Split::train));
+/// Images of the first batch of each of the first epochs.
+std::string image_samples(const Experiment& experiment, const DatasetPtr& dataset) {
   if (image_channels(dataset->info().fields) != 3)
-    reject("--data: expected a data set with colour images, got {}", experiment.data.name);
+    reject("--data: expected a data set with colour images or tokens, got {}", experiment.data.name);
   const SampleField* const target = find_target(dataset->info().fields);
   if (target == nullptr)
     reject("--data: expected a data set with labels, got {} with {}", experiment.data.name,
            to_string(dataset->info().fields));
   const std::vector<std::string>& classes = dataset->info().classes;
   const Batches batches = batches_of(experiment, dataset, Split::train);
-  std::string page = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Training samples</title>\n<style>\n"
-      "body {{ font: 15px/1.5 system-ui, sans-serif; margin: 24px; background: #fbfaf8; color: #1d1c1a; }}\n"
-      "div {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(140px, 1fr)); gap: 12px; }}\n"
-      "figure {{ margin: 0; }} img {{ width: 100%; image-rendering: pixelated; border-radius: 4px; }}\n"
-      "figcaption {{ font-size: 12px; overflow-wrap: anywhere; }}\n</style></head><body>\n"
-      "<h1>Training samples of {}</h1>\n<p>{}</p>\n",
-      for_html(experiment.data.name), for_html(dataset->info().description));
+  std::string page;
   Sample sample;
   for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
     const Batch batch = batches.read(epoch, 0, batches.allocate(), sample);
@@ -80,7 +60,27 @@ std::string sample_sheet(Experiment experiment) {
                           for_html(label_of(batch[target->name], row, classes)));
     page += "</div>\n";
   }
-  return page + "</body></html>\n";
+  return page;
+}
+
+}  // namespace
+
+std::string sample_sheet(Experiment experiment) {
+  experiment.train.device = "cpu";  // pixels as numbers
+  const DatasetPtr dataset = open_dataset(experiment.data.name, dataset_options(experiment, Split::train));
+  const bool is_text = find_field(dataset->info().fields, FieldKind::tokens) != nullptr;
+  return fmt::format(
+             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Training "
+             "samples</title>\n<style>\n"
+             "body {{ font: 15px/1.5 system-ui, sans-serif; margin: 24px; background: #fbfaf8; color: #1d1c1a; }}\n"
+             "div {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(140px, 1fr)); gap: 12px; }}\n"
+             "figure {{ margin: 0; }} img {{ width: 100%; image-rendering: pixelated; border-radius: 4px; }}\n"
+             "figcaption {{ font-size: 12px; overflow-wrap: anywhere; }}\n"
+             ".tokens, pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}\n"
+             ".tokens span {{ border: 1px solid #d8d5cf; }} .tokens .learned {{ background: #ffe08a; }}\n"
+             "</style></head><body>\n<h1>Training samples of {}</h1>\n<p>{}</p>\n",
+             for_html(experiment.data.name), for_html(dataset->info().description)) +
+         (is_text ? text_samples(experiment, *dataset) : image_samples(experiment, dataset)) + "</body></html>\n";
 }
 
 }  // namespace lacuna::apps

@@ -7,8 +7,8 @@
 
 namespace lacuna::apps {
 
-/// A page with images of the first batch of each of the first epochs, augmented, normalised and mixed, with their
-/// labels. Rejects a data set without colour images.
+/// A page of images of the first batch of each of the first epochs, augmented, normalised and mixed, with their labels;
+/// of text, the first samples with their tokens. Rejects other data sets.
 std::string sample_sheet(Experiment experiment);
 
 }  // namespace lacuna::apps

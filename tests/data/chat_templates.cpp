@@ -110,6 +110,7 @@ TEST_CASE("chat templates: what a template may use is limited") {
       {"{% set n = namespace() %}{% set n.x = n %}", "namespace"},
       {"{{ 'ab' * 8000000 | replace('a', 'cccc') | length }}", ""},
       {"{{ ('ab' * 8000000) | replace('a', 'cccc') }}", "`replace`"},
+      {"{{ ('a' * 9000000 ~ 'b') in 'a' * 16000000 }}", "bytes of values"},
       {"{{ 9223372036854775807 + 1 }}", "64 bits"},
       {deep + " }}", "nested deeper"},
       {tall + " }}", "nested deeper"},

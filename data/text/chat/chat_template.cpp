@@ -292,11 +292,12 @@ class Rendering {
     }
     return {true};
   }
-  static bool holds(std::string_view sign, const Value& left, const Value& right) {
+  bool holds(std::string_view sign, const Value& left, const Value& right) {
+    if (sign == "in") return contains(right, left, budget_);
+    if (sign == "not in") return !contains(right, left, budget_);
+    if (left.text() == nullptr) budget_.search(left, right);
     if (sign == "==") return equal(left, right);
     if (sign == "!=") return !equal(left, right);
-    if (sign == "in") return contains(right, left);
-    if (sign == "not in") return !contains(right, left);
     const int order = compared(left, right);
     return sign == "<" ? order < 0 : sign == "<=" ? order <= 0 : sign == ">" ? order > 0 : order >= 0;
   }
@@ -390,7 +391,7 @@ RenderedChat ChatTemplate::render(const Conversation& conversation, const Tokeni
     variables.emplace_back("add_generation_prompt", chat::Value{conversation.add_generation_prompt});
     if (conversation.more.is_object())
       for (const auto& [name, value] : conversation.more.items()) {
-        std::erase_if(variables, [&](const auto& one) { return one.first == name; });
+        std::erase_if(variables, [&key = name](const auto& one) { return one.first == key; });
         variables.emplace_back(name, chat::from_json(value));
       }
     chat::Rendering rendering(*template_, std::move(variables), date);

@@ -167,6 +167,7 @@ Value replace(const Value& self, Arguments& arguments, Context& context) {
   arguments.finish("replace");
   if (of.empty()) reject("`replace`: expected a text to replace that is not empty");
   const std::string from = str(self);
+  context.budget.search(text(from), text(of));
   std::int64_t left = most.has<None>() || whole(most) < 0 ? std::ssize(from) : whole(most);
   std::string out;
   std::size_t at = 0;

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "data/text/chat/lexer.h"
 #include "data/text/chat/texts.h"
+#include "data/text/utf8.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +16,7 @@
 namespace lacuna::chat {
 
 void Budget::step() {
-  constexpr std::size_t most = 10'000'000;
+  constexpr std::size_t most = 2'000'000;
   if (++steps_ > most) reject("the template takes more than {} steps", most);
 }
 
@@ -29,7 +30,19 @@ void Budget::make(std::int64_t count, std::size_t bytes) {
   std::size_t all = 0;
   if (__builtin_mul_overflow(static_cast<std::size_t>(count), bytes, &all))
     all = std::numeric_limits<std::size_t>::max();
+  constexpr std::size_t most = std::size_t{32} << 20;
+  if (all > most) reject("the template makes a value of more than {} bytes", most);
   make(all);
+}
+
+void Budget::search(const Value& all, const Value& one) {
+  const auto size = [](const Value& value) -> std::size_t {
+    if (value.text() != nullptr) return value.text()->size();
+    if (value.list() != nullptr) return static_cast<std::size_t>(value.list()->extent.size);
+    return value.map() != nullptr ? static_cast<std::size_t>(value.map()->extent.size) : 1;
+  };
+  constexpr std::size_t at_once = 256;  // bytes that are compared in the time in which one is made
+  make((all.text() != nullptr && one.text() != nullptr ? size(all) * size(one) : size(all) + size(one)) / at_once);
 }
 
 Value Arguments::take(std::string_view name, Value absent) {
@@ -79,6 +92,12 @@ bool is_sequence(const Value& value) {
   return value.list() != nullptr || value.map() != nullptr || value.text() != nullptr || value.has<Undefined>();
 }
 
+Value is_in(const Value& self, Arguments& arguments, Context& context) {
+  const Value all = arguments.take("seq");
+  arguments.finish("in");
+  return {contains(all, self, context.budget)};
+}
+
 constexpr auto is_equal = test_with<equal>;
 constexpr auto is_unequal = test_with<+[](const Value& a, const Value& b) { return !equal(a, b); }>;
 
@@ -101,7 +120,7 @@ constexpr Function tests[] = {
     {"eq", is_equal},
     {"equalto", is_equal},
     {"ne", is_unequal},
-    {"in", test_with<+[](const Value& value, const Value& all) { return contains(all, value); }>},
+    {"in", is_in},
 };
 
 /// A text that is made from a text alone.
@@ -146,11 +165,11 @@ Value split(const Value& self, Arguments& arguments, Context& context) {
         break;
       }
       std::size_t end = 0;
-      for (const std::string_view character : characters(rest)) {
-        if (without_leading_blanks(character).empty()) break;
-        end += character.size();
+      while (end < rest.size()) {
+        const std::size_t bytes = std::max<std::size_t>(1, first_character(rest.substr(end)).bytes);
+        if (without_leading_blanks(rest.substr(end, bytes)).empty()) break;
+        end += bytes;
       }
-      context.budget.make(rest.size());
       add(rest.substr(0, end));
       rest = without_leading_blanks(rest.substr(end));
     }
@@ -158,6 +177,7 @@ Value split(const Value& self, Arguments& arguments, Context& context) {
   }
   const std::string& separator = text_in(by, "split");
   if (separator.empty()) reject("`split`: expected a separator that is not empty");
+  context.budget.search(self, by);
   for (; left > 0; --left) {
     const std::size_t end = rest.find(separator);
     if (end == std::string_view::npos) break;

@@ -17,8 +17,10 @@ class Budget {
   void step();
   /// Counts bytes of values that are made.
   void make(std::size_t bytes);
-  /// Counts them before they are made: `count` of `bytes` each.
+  /// Counts them before they are made at once: `count` of `bytes` each.
   void make(std::int64_t count, std::size_t bytes);
+  /// Counts the work to look for one value in another, or to compare two.
+  void search(const Value& all, const Value& one);
 
  private:
   std::size_t steps_ = 0, bytes_ = 0;
@@ -62,6 +64,6 @@ Value attribute(const Value& value, std::string_view name);
 Value item(const Value& value, const Value& key);
 Value slice(const Value& value, const Value& begin, const Value& end, const Value& step, Budget& budget);
 Value arithmetic(char sign, const Value& left, const Value& right, Budget& budget);
-bool contains(const Value& all, const Value& one);
+bool contains(const Value& all, const Value& one, Budget& budget);
 
 }  // namespace lacuna::chat

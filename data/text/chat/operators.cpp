@@ -181,7 +181,8 @@ Value arithmetic(char sign, const Value& left, const Value& right, Budget& budge
   return real_arithmetic(sign, number(left), number(right));
 }
 
-bool contains(const Value& all, const Value& one) {
+bool contains(const Value& all, const Value& one, Budget& budget) {
+  budget.search(all, one);
   if (all.text() != nullptr) {
     if (one.text() == nullptr) reject("expected a text to look for in a text, got {}", type_name(one));
     return all.text()->find(*one.text()) != std::string::npos;

@@ -160,8 +160,13 @@ std::vector<FreezeMatch> freeze_below_adapters(Model& model, const FreezeRules& 
   expect(model.adaptation().has_value(), "the model has no adapters");
   if (!rules.freeze.empty())
     reject("freeze.freeze: with adapters all else is frozen; freeze.train names what is trained beside them");
-  const std::vector<std::string> beside = rules.train.empty() ? std::vector<std::string>{"@head"} : rules.train;
-  std::vector<FreezeMatch> matches = freeze(model, {.train = beside, .freeze = {}}, model.heads());
+  std::vector<FreezeMatch> matches;
+  if (rules.train.empty() && model.heads().empty())
+    for (Parameter* const parameter : model.parameters()) parameter->set_trainable(false);
+  else
+    matches =
+        freeze(model, {.train = rules.train.empty() ? std::vector<std::string>{"@head"} : rules.train, .freeze = {}},
+               model.heads());
   const std::vector<Parameter*> own = adapter_parameters(model);
   const std::set<std::string_view> paths = paths_of(own);
   for (const nn::Adaptable* const layer : adapted_layers(model)) layer->adapter()->set_trainable();

@@ -417,7 +417,7 @@ struct BertFamily : BertOptions {
   }
 };
 
-const RegisterFamily<Bert, BertFamily> bert("bert");
+const RegisterFamily<Bert, BertFamily> bert("bert", "random_tokens");
 
 std::vector<HyperParameter> sized(std::int64_t width, std::int64_t layers, std::int64_t heads,
                                   std::vector<HyperParameter> more = {}) {

@@ -66,7 +66,7 @@ struct DistilBertFamily : BertOptions {
   }
 };
 
-const RegisterFamily<Bert, DistilBertFamily> distilbert("distilbert");
+const RegisterFamily<Bert, DistilBertFamily> distilbert("distilbert", "random_tokens");
 const RegisterPreset preset("distilbert_base", "distilbert", {});
 
 }  // namespace

@@ -24,6 +24,7 @@ namespace {
 /// no part of the model.
 ModelPreset resolve(std::string_view name) {
   if (model_families().contains(name)) return {std::string(name), {}};
+  if (model_presets().contains(name)) return model_presets().get(name);
   const std::string_view untagged = name.substr(0, name.find('.'));
   if (model_presets().contains(untagged)) return model_presets().get(untagged);
   std::vector<std::string> known = model_names();

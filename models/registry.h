@@ -22,6 +22,8 @@ struct ModelFamily {
   /// Fills in options that depend on others, and adds the problems of options that do not go together.
   void (*check)(Options& options, HyperProblems& problems);
   std::unique_ptr<Model> (*build)(const Options& options, const ModelContext& context);
+  /// Where a configuration says neither: the data set that is made up for it, a setting of that, and the task.
+  std::string_view samples = "shapes", target{}, task = "classification";
 };
 
 struct ModelPreset {
@@ -37,13 +39,15 @@ Registry<ModelPreset>& model_presets();
 /// options, which have a table and `void check(HyperProblems&)`.
 template <class ModelType, class ModelOptions>
 struct RegisterFamily {
-  explicit RegisterFamily(std::string_view name) {
+  explicit RegisterFamily(std::string_view name, std::string_view samples = "shapes", std::string_view target = {},
+                          std::string_view task = "classification") {
     model_families().add(
         name,
         {ModelOptions(), [](Options& options, HyperProblems& problems) { options.as<ModelOptions>().check(problems); },
          [](const Options& options, const ModelContext& context) -> std::unique_ptr<Model> {
            return std::make_unique<ModelType>(context, options.as<ModelOptions>());
-         }});
+         },
+         samples, target, task});
   }
 };
 /// A static object of this type registers a preset.

@@ -80,8 +80,8 @@ struct XlmRobertaFamily : RobertaFamily {
   static Fields fields() { return rows<XlmRobertaFamily>(); }
 };
 
-const RegisterFamily<Bert, RobertaFamily> roberta("roberta");
-const RegisterFamily<Bert, XlmRobertaFamily> xlm_roberta("xlm_roberta");
+const RegisterFamily<Bert, RobertaFamily> roberta("roberta", "random_tokens");
+const RegisterFamily<Bert, XlmRobertaFamily> xlm_roberta("xlm_roberta", "random_tokens");
 
 const std::vector<HyperParameter> large{{"hidden_size", std::int64_t{1024}},
                                         {"num_hidden_layers", std::int64_t{24}},

@@ -20,6 +20,10 @@ class Adaptable : public Module {
   const Adapter* adapter() const { return adapter_.get(); }
   void set_adapter(std::unique_ptr<Adapter> adapter);
 
+ protected:
+  /// The adapter, unless there is none or it is left out (WithoutAdapters).
+  const Adapter* active_adapter() const;
+
  private:
   std::unique_ptr<Adapter> adapter_;
 };

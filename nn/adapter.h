@@ -33,6 +33,15 @@ class Adapter {
   virtual void merge_into(const Tensor& weight) const = 0;
 };
 
+/// While this object lives, layers compute as without their adapters. Objects of one thread, which may be nested.
+class WithoutAdapters {
+ public:
+  WithoutAdapters();
+  ~WithoutAdapters();
+  WithoutAdapters(const WithoutAdapters&) = delete;
+  WithoutAdapters& operator=(const WithoutAdapters&) = delete;
+};
+
 /// An adapter by name. The folder format is PEFT's: https://huggingface.co/docs/peft/developer_guides/checkpoint.
 struct AdapterKind {
   Options options;  // with their defaults

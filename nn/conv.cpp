@@ -27,7 +27,7 @@ Conv2d::Conv2d(Module& parent, std::string_view name, std::int64_t in, std::int6
 
 Variable Conv2d::forward(Variable x) const {
   const Scope scope(*this);
-  return adapter() != nullptr ? adapter()->forward(std::move(x), {}, {}) : forward_alone(std::move(x));
+  return active_adapter() != nullptr ? active_adapter()->forward(std::move(x), {}, {}) : forward_alone(std::move(x));
 }
 
 Variable Conv2d::forward_alone(Variable x) const {

@@ -18,7 +18,8 @@ Linear::Linear(Module& parent, std::string_view name, std::int64_t in, std::int6
 
 Variable Linear::forward(Variable x, Variable scale, const SequencesPtr& sequences) const {
   const Scope scope(*this);
-  if (adapter() != nullptr) return adapter()->forward(std::move(x), std::move(scale), sequences);
+  if (const Adapter* const adapter = active_adapter())
+    return adapter->forward(std::move(x), std::move(scale), sequences);
   if (scale.defined()) return apply(ScaledLinear{}, std::move(x), weight_.variable(), bias(), std::move(scale));
   return apply(lacuna::Linear{}, std::move(x), weight_.variable(), bias());
 }

@@ -334,6 +334,26 @@ void refuse_texts_of_image_model(const Experiment& experiment) {
         data.source.path.empty() ? "the data set" : data.source.path.string(), data.name, experiment.model.name);
 }
 
+bool says(const Tree& root, std::string_view section, std::string_view key) {
+  const TreeEntry* const found = root.find(section);
+  return found != nullptr && found->value.find(key) != nullptr;
+}
+
+/// Where the configuration says neither data nor task: those of the model's family.
+void take_usual(const Tree& root, Experiment& experiment) {
+  const ModelFamily& family = model_families().get(experiment.architecture.family);
+  Configuration::Data& data = experiment.data;
+  if (!says(root, "task", "name") && experiment.task.name == Configuration::Task().name)
+    experiment.task.name = family.task;
+  if (!says(root, "data", "name") && data.source.path.empty()) data.name = family.samples;
+  if (data.name != family.samples) return;
+  if (!family.target.empty() && !says(root, "data", "target"))
+    data.source.settings["target"] = std::string(family.target);
+  const Tree* const rows = find_value(experiment.architecture.hyper_parameters, "vocab_size");
+  if (rows != nullptr && data.source.vocabulary == 0)
+    data.source.vocabulary = static_cast<std::int64_t>(number_in(*rows).value_or(0));
+}
+
 /// Describes the data set, and the model with as many outputs as the data set asks for.
 /// `of_task`: the folder that says the task; null: the configuration does.
 void open(Experiment& experiment, const std::vector<std::string>& labels, const ModelFolder* of_task, bool evaluates) {
@@ -367,11 +387,6 @@ std::string no_model_in(const std::string& from) {
   if (std::filesystem::exists(from, ignored))
     return fmt::format("model.from: {} has no config.json, so expected model.name", from);
   return fmt::format("model.from: {}", missing_text(from));
-}
-
-bool says(const Tree& root, std::string_view section, std::string_view key) {
-  const TreeEntry* const found = root.find(section);
-  return found != nullptr && found->value.find(key) != nullptr;
 }
 
 Experiment from_tree(Tree root, Problems& problems, const Evaluated* evaluated,
@@ -409,6 +424,7 @@ Experiment from_tree(Tree root, Problems& problems, const Evaluated* evaluated,
   if (!experiment.model.name.empty()) {
     take_channels(model, experiment);
     experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));
+    take_usual(root, experiment);
     take_images(experiment, root, folder ? folder->images : ImagePreparation(), channels_of(experiment.architecture));
     check_model(experiment, root, problems);
     if (folder) {

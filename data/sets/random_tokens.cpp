@@ -23,13 +23,14 @@ std::vector<std::int64_t> lengths_of(const DatasetOptions& options) {
 }
 
 /// The kind of label: a class, several classes, a number, a class per token, or a span.
-enum class Target : std::uint8_t { one_class, classes, number, tokens, span };
-std::array<std::pair<std::string_view, Target>, 5> names_of(Target) {
+enum class Target : std::uint8_t { one_class, classes, number, tokens, span, text };
+std::array<std::pair<std::string_view, Target>, 6> names_of(Target) {
   return {{{"class", Target::one_class},
            {"classes", Target::classes},
            {"number", Target::number},
            {"tokens", Target::tokens},
-           {"span", Target::span}}};
+           {"span", Target::span},
+           {"text", Target::text}}};
 }
 
 struct RandomTokensOptions {
@@ -37,8 +38,8 @@ struct RandomTokensOptions {
 
   static Fields fields() {
     return {field("target", &RandomTokensOptions::target,
-                  "labels: a class, any number of classes, a number, a class per token, or the first and last token of "
-                  "a span")};
+                  "labels: a class, any number of classes, a number, a class per token, the first and last token of "
+                  "a span, or the tokens themselves")};
   }
 };
 
@@ -64,8 +65,8 @@ DatasetInfo describe(const DatasetOptions& options) {
   const Target target = target_of(options);
   const auto labels = [&] {
     SampleField made = class_field(classes);
-    if (target == Target::tokens) {
-      made = field("labels", FieldKind::number, classes, "");
+    if (target == Target::tokens || target == Target::text) {
+      made = field("labels", FieldKind::number, target == Target::text ? vocabulary : classes, "");
       made.padding = no_label;
     } else if (target == Target::span) {
       made.kind = FieldKind::number;
@@ -88,7 +89,7 @@ DatasetInfo describe(const DatasetOptions& options) {
   info.vocabulary.size = vocabulary;
   if (vocabulary > mask)
     info.vocabulary = {.size = vocabulary, .mask = mask, .special = {class_token, separator, mask}};
-  if (target != Target::number && target != Target::span)
+  if (target != Target::number && target != Target::span && target != Target::text)
     for (std::int64_t i = 0; i < classes; ++i) info.classes.push_back(std::to_string(i));
   return info;
 }
@@ -117,6 +118,7 @@ class RandomTokens final : public Dataset {
   void set_labels(std::int64_t number, Sample& sample) const {
     const std::int64_t length = sample["tokens"].count();
     const Shape shape = target_ == Target::tokens ? Shape{length} : field_of(info().fields, "labels").shape;
+    if (target_ == Target::text) return sample.set("labels", sample["tokens"].clone(Purpose::data));
     Tensor labels = sample.make("labels", shape, field_of(info().fields, "labels").dtype);
     const auto* const id = sample["tokens"].data<const std::int64_t>();
     if (target_ == Target::one_class) {

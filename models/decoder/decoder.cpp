@@ -372,7 +372,7 @@ Tensor Decoder::read(std::span<const std::int64_t> tokens, KeyValueCache& cache)
 
 namespace {
 
-const RegisterFamily<Decoder, DecoderOptions> decoder("decoder");
+const RegisterFamily<Decoder, DecoderOptions> decoder("decoder", "random_tokens", "text", "causal_lm");
 
 }  // namespace
 }  // namespace lacuna

@@ -3,6 +3,7 @@
 #include "models/sequences.h"
 #include "models/task.h"
 #include "models/tasks/metrics.h"
+#include "models/tasks/next_tokens.h"
 #include "models/tasks/text.h"
 #include "nn/linear_cross_entropy.h"
 
@@ -16,20 +17,6 @@ struct CausalLmOptions {
     return {field("label_smoothing", &CausalLmOptions::label_smoothing, up_to(1), label_smoothing_help)};
   }
 };
-
-/// Rows of the tokens behind which one with a label stands in the same sequence, and these labels. Where labels have no
-/// values, all but the last tokens.
-LabelledTokens next_labels(const Sequences& sequences, const Tensor& labels, Device device) {
-  if (device == Device::meta) return labelled_tokens(Variable(labels), device, sequences.rows() - sequences.count());
-  const Tensor next =
-      Tensor::full(labels.shape(), static_cast<double>(no_label), DType::i64, Device::cpu, Purpose::data);
-  const auto* const from = labels.data<const std::int64_t>();
-  auto* const to = next.data<std::int64_t>();
-  for (std::int64_t n = 0; n < sequences.count(); ++n)
-    for (std::int64_t row = sequences.begin(n); row + 1 < sequences.begin(n) + sequences.length(n); ++row)
-      to[row] = from[row + 1];
-  return labelled_tokens(Variable(next), device);
-}
 
 /// Mean cross entropy of the tokens that have a label, the first of a sequence never (transformers' causal language
 /// models). The logits are computed for them only, a block of rows at a time.
@@ -45,13 +32,7 @@ class CausalLm final : public Task {
     soft_cap_ = language_model->soft_cap();
   }
 
-  SampleFields targets() const override {
-    SampleField labels = tokens_;
-    labels.name = "labels";
-    labels.kind = FieldKind::label;
-    labels.padding = static_cast<double>(no_label);
-    return {labels};
-  }
+  SampleFields targets() const override { return {token_labels(tokens_)}; }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     LabelledTokens next = next_labels(*sequences_of(batch), batch.take("labels").tensor(), model.context().device);

@@ -397,4 +397,13 @@ DecoderOptions read_chatglm(const Config& c) {
   return o;
 }
 
+std::vector<HyperParameter> values_of(const DecoderOptions& options) {
+  std::vector<HyperParameter> values;
+  const DecoderOptions usual;
+  for (const Field& field : DecoderOptions::fields())
+    if (Tree value = field.write(&options); !(value == field.write(&usual)))
+      values.push_back({std::string(field.name), std::move(value)});
+  return values;
+}
+
 }  // namespace lacuna

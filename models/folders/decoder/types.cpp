@@ -12,15 +12,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Config = ConfigReader;
 
-std::vector<HyperParameter> values_of(const DecoderOptions& options) {
-  std::vector<HyperParameter> values;
-  const DecoderOptions usual;
-  for (const Field& field : DecoderOptions::fields())
-    if (Tree value = field.write(&options); !(value == field.write(&usual)))
-      values.push_back({std::string(field.name), std::move(value)});
-  return values;
-}
-
 struct DecoderType {
   std::string_view model_type, architecture;
   const TensorNames& names;

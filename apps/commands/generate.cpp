@@ -1,0 +1,242 @@
+// lacuna generate: texts that a language model goes on with.
+#include "apps/command.h"
+#include "apps/commands/opened_model.h"
+#include "apps/config/paths.h"
+#include "apps/output/output.h"
+#include "core/error.h"
+#include "data/text/chat/chat_template.h"
+#include "data/text/text_file.h"
+#include "data/text/tokenizer.h"
+#include "models/generation.h"
+#include "models/io/json_fields.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace lacuna::apps {
+namespace {
+
+using nlohmann::json, nlohmann::ordered_json;
+
+/// `value` if the file says it as a number.
+template <class T>
+void take_number(const ordered_json& file, const char* key, T& value) {
+  if (const auto found = file.find(key); found != file.end() && found->is_number()) value = found->get<T>();
+}
+
+/// The ids under `eos_token_id`, one or a list.
+std::vector<std::int64_t> stops_in(const ordered_json& file) {
+  const auto found = file.find("eos_token_id");
+  if (found == file.end()) return {};
+  if (found->is_number_integer()) return {found->get<std::int64_t>()};
+  std::vector<std::int64_t> stops;
+  if (found->is_array())
+    for (const ordered_json& one : *found)
+      if (one.is_number_integer()) stops.push_back(one.get<std::int64_t>());
+  return stops;
+}
+
+/// Writes a text while it grows; bytes of a character that is not whole yet are kept back.
+class Stream {
+ public:
+  explicit Stream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  void add(std::int64_t token) {
+    tokens_.push_back(static_cast<std::int32_t>(token));
+    const std::string text = tokenizer_.decode(tokens_, true);
+    constexpr std::string_view incomplete = "\xEF\xBF\xBD";
+    if (text.ends_with(incomplete)) return;
+    write(text);
+  }
+  void end() {
+    write(tokenizer_.decode(tokens_, true));
+    print_output("\n");
+  }
+
+ private:
+  void write(const std::string& text) {
+    if (text.size() <= written_) return;
+    print_output(text.substr(written_));
+    std::fflush(stdout);
+    written_ = text.size();
+  }
+
+  const Tokenizer& tokenizer_;
+  std::vector<std::int32_t> tokens_;
+  std::size_t written_ = 0;
+};
+
+class Generate {
+ public:
+  explicit Generate(CLI::App& app) {
+    app.add_option("model", from_, "a run, one of its checkpoints, or a folder with a language model and its tokenizer")
+        ->type_name("RUN | RUN/last | FOLDER")
+        ->required();
+    app.add_option("prompts", prompts_, "texts to go on with")->type_name("PROMPT");
+    app.add_option("--input", input_, "JSON list of prompts, or a file with one on each line")->type_name("FILE");
+    app.add_flag("--chat", chats_,
+                 "render prompts by the tokenizer's chat template, each as a conversation of its own; without prompts "
+                 "the lines of standard input are the turns of one");
+    app.add_option("--system", system_, "with --chat: the system's turn")->type_name("TEXT");
+    app.add_option("--template-date", date_, "with --chat: today for templates that ask, as 2024-07-26")
+        ->type_name("DATE");
+    app.add_option("--base", base_, "folder or file with the base of an adapter, where that has moved")
+        ->type_name("FOLDER");
+    app.add_option("--max-new-tokens", most_, "tokens that are made at most")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1 << 20));
+    app.add_flag("--sample", draws_,
+                 "draw tokens; without it generation_config.json says whether, or the likeliest one is taken");
+    app.add_flag("--greedy", greedy_, "take the likeliest token, whatever generation_config.json says");
+    const auto number = [&](const char* name, auto& value, const char* help, auto low, auto high) {
+      app.add_option(name, value, help)->check(CLI::Range(low, high));
+    };
+    constexpr std::int64_t many = 1 << 30;
+    number("--temperature", temperature_, "divides the logits; draws", 1e-3, 1e3);
+    number("--top-k", top_k_, "draw from the K likeliest tokens; 0: from all; draws", std::int64_t{0}, many);
+    number("--top-p", top_p_, "draw from the likeliest tokens whose probabilities reach P; draws", 0.0, 1.0);
+    number("--min-p", min_p_, "draw from tokens with this part of the largest probability; draws", 0.0, 1.0);
+    number("--repetition-penalty", penalty_, "weakens the logits of tokens that stand before", 1e-3, 1e3);
+    number("--no-repeat-ngram-size", ngram_, "no N tokens in a row occur twice; 0: they may", std::int64_t{0}, many);
+    app.add_option("--seed", seed_, "seed of the draws")->capture_default_str();
+    app.add_option("--stop", stops_, "a further token that ends a text, by its text; given again, several")
+        ->type_name("TOKEN")
+        ->expected(1)
+        ->take_all();
+    report_.declare(app);
+  }
+
+  ExitCode operator()() const {
+    if (draws_ && greedy_) reject("expected --sample or --greedy, got both");
+    if (!chats_ && (!system_.empty() || !date_.empty())) reject("--system, --template-date: expected --chat");
+    OpenedModel opened = open_model(from_, available_device({}), base_);
+    auto* const model = dynamic_cast<LanguageModel*>(opened.model.get());
+    if (model == nullptr)
+      reject("{}: expected a language model, which goes on with a text; predict is for others", from_);
+    const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(opened.texts);
+    const GenerationOptions options = options_of(opened.texts, *tokenizer);
+    ordered_json all = ordered_json::array();
+    if (chats_) {
+      talk(*model, *tokenizer, options, all);
+    } else {
+      for (const std::string& prompt : prompts())
+        all.push_back(answer(*model, *tokenizer, tokenizer->encode(prompt).tokens, prompt, options));
+    }
+    report_.write("", all);
+    return 0;
+  }
+
+ private:
+  std::vector<std::string> prompts() const {
+    if (prompts_.empty() == input_.empty()) reject("expected prompts, or --input with a file of them");
+    if (input_.empty()) return prompts_;
+    const std::string text = read_whole_file(expand_home(input_), "list of prompts", std::int64_t{1} << 30);
+    const json list = json::parse(text, nullptr, false);
+    std::vector<std::string> read;
+    if (list.is_array()) {
+      for (const json& one : list) {
+        if (!one.is_string())
+          reject("{}: expected a text as item {}, got {}", input_, read.size() + 1, one.type_name());
+        read.push_back(one.get<std::string>());
+      }
+      return read;
+    }
+    TextFile file(expand_home(input_));
+    for (std::string line; file.next(line);) read.push_back(line);
+    if (read.empty()) reject("{}: expected prompts, got none", input_);
+    return read;
+  }
+
+  GenerationOptions options_of(const std::filesystem::path& folder, const Tokenizer& tokenizer) const {
+    const ordered_json said = read_json_object(folder / "generation_config.json").value_or(ordered_json::object());
+    GenerationOptions options{.most = most_, .stops = stops_in(said), .sampling = {}};
+    if (options.stops.empty())
+      options.stops = stops_in(read_json_object(folder / "config.json").value_or(ordered_json::object()));
+    if (options.stops.empty() && !tokenizer.config().eos.empty())
+      if (const auto id = tokenizer.find(tokenizer.config().eos)) options.stops.push_back(*id);
+    for (const std::string& stop : stops_) options.stops.push_back(tokenizer.id_of(stop, "--stop"));
+    Sampling& sampling = options.sampling;
+    take_number(said, "temperature", sampling.temperature);
+    take_number(said, "top_k", sampling.top_k);
+    take_number(said, "top_p", sampling.top_p);
+    take_number(said, "min_p", sampling.min_p);
+    take_number(said, "repetition_penalty", sampling.repetition_penalty);
+    take_number(said, "no_repeat_ngram_size", sampling.no_repeat_ngram);
+    sampling.draws = said.contains("do_sample") && said["do_sample"] == true;
+    const bool shapes_draws = temperature_ || top_k_ || top_p_ || min_p_;
+    if (shapes_draws && greedy_) reject("--greedy: expected none of --temperature, --top-k, --top-p and --min-p");
+    sampling.draws = (sampling.draws || draws_ || shapes_draws) && !greedy_;
+    sampling.temperature = temperature_.value_or(sampling.temperature);
+    sampling.top_k = top_k_.value_or(sampling.top_k);
+    sampling.top_p = top_p_.value_or(sampling.top_p);
+    sampling.min_p = min_p_.value_or(sampling.min_p);
+    sampling.repetition_penalty = penalty_.value_or(sampling.repetition_penalty);
+    sampling.no_repeat_ngram = ngram_.value_or(sampling.no_repeat_ngram);
+    sampling.seed = seed_;
+    return options;
+  }
+
+  /// A conversation for each prompt, or without any one whose turns are the lines of standard input.
+  void talk(LanguageModel& model, const Tokenizer& tokenizer, const GenerationOptions& options,
+            ordered_json& all) const {
+    const auto& templates = tokenizer.config().chat_templates;
+    const auto usual = templates.find("default");
+    if (usual == templates.end())
+      reject("--chat: {} has no chat template: it is a base model, which goes on with texts", from_);
+    const ChatTemplate chat(usual->second, from_);
+    ordered_json start = ordered_json::array();
+    if (!system_.empty()) start.push_back({{"role", "system"}, {"content", system_}});
+    const auto turn = [&](ordered_json& messages, const std::string& said) {
+      messages.push_back({{"role", "user"}, {"content", said}});
+      const RenderedChat text =
+          chat.render({.messages = messages, .add_generation_prompt = true}, tokenizer.config(), date_);
+      std::vector<std::int32_t> ids;  // the template writes special tokens itself
+      for (const Tokenizer::Piece& piece : tokenizer.pieces(text.text)) ids.push_back(piece.id);
+      all.push_back(answer(model, tokenizer, ids, said, options));
+      messages.push_back({{"role", "assistant"}, {"content", all.back().at("text")}});
+    };
+    if (!prompts_.empty() || !input_.empty()) {
+      for (const std::string& prompt : prompts()) {
+        ordered_json messages = start;
+        turn(messages, prompt);
+      }
+      return;
+    }
+    for (std::string line; std::getline(std::cin, line);)
+      if (!line.empty()) turn(start, line);
+  }
+
+  ordered_json answer(LanguageModel& model, const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
+                      const std::string& prompt, const GenerationOptions& options) const {
+    const std::vector<std::int64_t> tokens(ids.begin(), ids.end());
+    Stream stream(tokenizer);
+    const Generated made = generate(model, tokens, options, [&](std::int64_t token) {
+      if (report_.for_people()) stream.add(token);
+      return true;
+    });
+    if (report_.for_people()) stream.end();
+    const std::vector<std::int32_t> own(made.tokens.begin(), made.tokens.end());
+    return {{"prompt", prompt},
+            {"text", tokenizer.decode(own, true)},
+            {"tokens", made.tokens},
+            {"ended_by", made.stopped ? "stop" : "length"}};
+  }
+
+  std::string from_, input_, base_, system_, date_;
+  std::vector<std::string> prompts_, stops_;
+  std::int64_t most_ = 256;
+  bool draws_ = false, greedy_ = false, chats_ = false;
+  std::optional<double> temperature_, top_p_, min_p_, penalty_;
+  std::optional<std::int64_t> top_k_, ngram_;
+  std::uint64_t seed_ = 1;
+  Report report_;
+};
+
+const RegisterCommand generating(23, "generate", "go on with a text", declare<Generate>);
+
+}  // namespace
+}  // namespace lacuna::apps

@@ -1,0 +1,132 @@
+// Preferences: a chosen answer becomes likelier than a rejected one (Rafailov et al. 2023, "Direct preference
+// optimization").
+#include "models/language_model.h"
+#include "models/sequences.h"
+#include "models/task.h"
+#include "models/tasks/metrics.h"
+#include "models/tasks/next_tokens.h"
+#include "models/tasks/text.h"
+#include "nn/adapter.h"
+#include "nn/functional.h"
+#include "nn/linear_cross_entropy.h"
+#include "ops/losses/binary_cross_entropy.h"
+
+namespace lacuna {
+namespace {
+
+struct PreferenceOptions {
+  double beta = 0.1, label_smoothing = 0;
+
+  static Fields fields() {
+    return {field("beta", &PreferenceOptions::beta, NumberRange{.low = 1e-6},
+                  "strength with which the model is held to its base"),
+            field("label_smoothing", &PreferenceOptions::label_smoothing, below(0.5),
+                  "share of pairs whose answers are taken to be exchanged")};
+  }
+};
+
+/// The mean over pairs of -log sigmoid(beta · margin), equation 7 there, where the margin is how much likelier than in
+/// the reference the chosen answer is, less the same of the rejected one. An answer's log-probability is the sum over
+/// its labelled tokens. The reference is the model without its adapters, so that it costs no weights: it is run in
+/// evaluation mode, and keeps nothing. Sequences 2 i and 2 i + 1 of a batch are a pair.
+///
+/// Metrics: `accuracy`, the share of pairs with a margin above 0, and `margin`, beta times their mean.
+class Preference final : public Task {
+ public:
+  Preference(const PreferenceOptions& options, const Model& model)
+      : Task({{.name = "accuracy", .sums = 2, .value = ratio_of_sums},
+              {.name = "margin", .sums = 2, .value = ratio_of_sums}}),
+        options_(options),
+        tokens_(field_of(model.inputs(), "tokens")) {
+    const auto* const language_model = dynamic_cast<const LanguageModel*>(&model);
+    if (language_model == nullptr)
+      reject("task preference: expected a model that predicts the next token, as a decoder");
+    if (!model.adaptation())
+      reject("task preference: expected adapters (adapter.name=lora): the model without them is the reference");
+    loss_.soft_cap = language_model->soft_cap();
+  }
+
+  SampleFields targets() const override { return {token_labels(tokens_)}; }
+
+  TaskResult run(Model& model, Inputs batch, TaskMode) const override {
+    const SequencesPtr sequences = sequences_of(batch);
+    if (sequences->count() % 2 != 0)
+      reject("task preference: expected pairs of sequences, got {}: data.name=preference gives them",
+             sequences->count());
+    const Tensor labels = batch.take("labels").tensor();
+    const Inputs copy = batch;
+    std::vector<Variable> reference;
+    {
+      const NoGrad no_grad;
+      const nn::WithoutAdapters without;
+      const bool training = model.training();
+      model.set_training(false);
+      reference = costs(model, copy, *sequences, labels);
+      model.set_training(training);
+    }
+    std::vector<Variable> own = costs(model, std::move(batch), *sequences, labels);
+    std::vector<Variable> margins;
+    for (std::size_t i = 0; i < own.size(); i += 2) {
+      Variable margin = (std::move(own[i + 1]) - std::move(own[i])) - (reference[i + 1] - reference[i]);
+      margins.push_back((std::move(margin) * options_.beta).reshape({1}));
+    }
+    Variable all = margins.size() == 1 ? margins.front() : concat(std::move(margins), 0);
+    const Variable targets(Tensor::full(all.shape(), 1 - options_.label_smoothing, DType::f32, all.device()));
+    TaskResult result;
+    count_on_host(
+        all.device(), [values = all.tensor()] { return sums_of(values); }, result);
+    result.loss = lacuna::apply(BinaryCrossEntropy{}, std::move(all), targets);
+    return result;
+  }
+
+  double weight(const Batch& batch, TaskMode) const override {
+    return static_cast<double>(sequences_of(Inputs(batch))->count()) / 2;
+  }
+
+ private:
+  /// Minus the log-probability of each sequence's labelled tokens: [] each.
+  std::vector<Variable> costs(Model& model, Inputs batch, const Sequences& sequences, const Tensor& labels) const {
+    const Device device = model.context().device;
+    std::vector<std::int64_t> counts;
+    LabelledTokens next = next_labels(sequences, labels, device, &counts);
+    batch.set("rows", next.rows);
+    Outputs outputs = model.forward(std::move(batch));
+    const Variable hidden = outputs.take("hidden"), weight = outputs.take("decoder_weight"),
+                   bias = outputs.contains("decoder_bias") ? outputs.take("decoder_bias") : Variable();
+    std::vector<Variable> all;
+    std::int64_t begin = 0;
+    for (const std::int64_t count : counts) {
+      if (count == 0) reject("task preference: an answer has no token with a label");
+      const Variable rows = slice(hidden, 1, begin, begin + count), own = slice(next.labels, 0, begin, begin + count);
+      all.push_back(nn::linear_cross_entropy(rows, weight, bias, own, loss_) * static_cast<double>(count));
+      begin += count;
+    }
+    return all;
+  }
+
+  /// Of margins [pairs] times beta.
+  static std::vector<Tensor> sums_of(const Tensor& margins) {
+    double right = 0, sum = 0;
+    for (const double margin : margins.to_vector()) {
+      right += margin > 0 ? 1 : 0;
+      sum += margin;
+    }
+    const auto pair = [&](double first) {
+      const double values[] = {first, static_cast<double>(margins.count())};
+      return Tensor::from(std::span<const double>(values), {2});
+    };
+    return {pair(right), pair(sum)};
+  }
+
+  PreferenceOptions options_;
+  SampleField tokens_;
+  LinearCrossEntropy loss_;
+};
+
+const RegisterTask preference("preference",
+                              {.options = PreferenceOptions{}, .make = [](const Options& options, const Model& model) {
+                                 return std::make_unique<Preference>(options.as<PreferenceOptions>(), model);
+                               }});
+
+}  // namespace
+}  // namespace lacuna

@@ -1,0 +1,157 @@
+// Folders of decoder language models as transformers and PEFT have them, in and out. The models are those of
+// references/decoder-*.safetensors.
+#include "models/adapters.h"
+#include "models/folders/folder.h"
+#include "models/folders/transformers.h"
+#include "models/io/adapter_folder.h"
+#include "models/registry.h"
+#include "tests/refusal.h"
+#include "tests/temporary_folder.h"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+namespace lacuna {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+/// A reference's model as a folder of transformers.
+struct DecoderFolder {
+  ordered_json config;
+  std::map<std::string, Tensor> weights;
+
+  explicit DecoderFolder(const SafetensorsFile& file) {
+    const ordered_json model = ordered_json::parse(file.metadata().at("model"));
+    config = model["config"];
+    config["model_type"] = model["family"];
+    constexpr std::string_view prefix = "weight/";
+    for (const SafetensorsEntry& entry : file.entries())
+      if (entry.name.starts_with(prefix)) weights[entry.name.substr(prefix.size())] = file.load(entry.name);
+  }
+  void write(const fs::path& folder) const {
+    fs::create_directories(folder);
+    std::ofstream(folder / "config.json") << config.dump();
+    write_safetensors(folder / "model.safetensors", {weights.begin(), weights.end()}, {{"format", "pt"}});
+  }
+};
+
+const fs::path references = fs::path(LACUNA_SOURCE_DIR) / "tests/models/references";
+
+struct LoadedDecoder {
+  ModelFolder folder;
+  std::unique_ptr<Model> model;
+  LoadedWeights weights;
+};
+LoadedDecoder load_decoder(const fs::path& path) {
+  const std::optional<ModelFolder> folder = read_model_folder(path);
+  REQUIRE(folder.has_value());
+  const FolderWeights weights = open_weights(path, folder);
+  LoadedDecoder loaded{*folder, build_model(folder->model, folder->hyper_parameters, {}), {}};
+  loaded.weights = load_weights(*loaded.model, weights.files, weights.options);
+  return loaded;
+}
+
+}  // namespace
+
+TEST_CASE("decoder folders: each type is written as it was read") {
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator(references)) {
+    if (!entry.path().filename().string().starts_with("decoder-")) continue;
+    INFO(entry.path().filename().string());
+    const test::TemporaryFolder folder;
+    DecoderFolder stored((SafetensorsFile(entry.path())));
+    stored.config["eos_token_id"] = ordered_json::array({3, 5});
+    stored.write(folder / "in");
+    const LoadedDecoder read = load_decoder(folder / "in");
+    write_model_folder(folder / "out", *read.model, read.folder, Library::transformers);
+    const ordered_json config = ordered_json::parse(std::ifstream(folder / "out" / "config.json"));
+    CHECK(config["eos_token_id"] == stored.config["eos_token_id"]);
+    const LoadedDecoder again = load_decoder(folder / "out");
+    const auto options = [](const LoadedDecoder& loaded) {
+      return describe_model(loaded.folder.model, loaded.folder.hyper_parameters).hyper_parameters;
+    };
+    const auto before = options(read), after = options(again);
+    REQUIRE(before.size() == after.size());
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      CHECK(before[i].key == after[i].key);
+      CHECK(before[i].value == after[i].value);
+    }
+    const SafetensorsFile written(folder / "out" / "model.safetensors");
+    CHECK(written.entries().size() == stored.weights.size());
+    for (const auto& [name, tensor] : stored.weights) {
+      INFO(name);
+      REQUIRE(written.contains(name));
+      CHECK(written.load(name).to_vector() == tensor.to_vector());
+    }
+    ++count;
+  }
+  CHECK(count >= 20);
+}
+
+TEST_CASE("decoder folders: a second copy of a tied table is left out, another head and a missing one are refused") {
+  const test::TemporaryFolder folder;
+  DecoderFolder stored((SafetensorsFile(references / "decoder-llama-rope.safetensors")));
+  stored.weights["lm_head.weight"] = stored.weights.at("model.embed_tokens.weight");
+  stored.write(folder / "same");
+  CHECK(load_decoder(folder / "same").weights.left_out == std::vector<std::string>{"lm_head.weight"});
+  stored.weights["lm_head.weight"] = Tensor::zeros(stored.weights["lm_head.weight"].shape(), DType::f32, Device::cpu);
+  stored.write(folder / "other");
+  const std::string refusal = test::refusal_of([&] { load_decoder(folder / "other"); });
+  test::check_says(refusal, "lm_head.weight");
+  test::check_says(refusal, "model.embed_tokens.weight");
+  stored.config["tie_word_embeddings"] = false;
+  stored.write(folder / "untied");
+  CHECK(load_decoder(folder / "untied").weights.left_out.empty());
+  stored.weights.erase("lm_head.weight");
+  stored.write(folder / "missing");
+  test::check_says(test::refusal_of([&] { load_decoder(folder / "missing"); }), "lm_head.weight");
+}
+
+TEST_CASE("decoder folders: transformers and PEFT read what is written, with equal logits (decoder_folders.py)") {
+  const char* const python = std::getenv("PYTHON");
+  if (python == nullptr) {
+    MESSAGE("skipped: PYTHON names no interpreter with transformers and peft");
+    return;
+  }
+  const test::TemporaryFolder folder;
+  const auto run = [&](const std::string& arguments) {
+    const std::string command = fmt::format("'{}' '{}/tests/models/decoder_folders.py' {} > /dev/null 2>&1", python,
+                                            LACUNA_SOURCE_DIR, arguments);
+    return std::system(command.c_str());
+  };
+  const fs::path in = folder / "in", out = folder / "out";
+  fs::create_directories(in);
+  fs::create_directories(out);
+  REQUIRE(run(fmt::format("make '{}'", in.string())) == 0);
+  for (const auto& entry : fs::directory_iterator(in)) {
+    const std::string name = entry.path().filename().string();
+    INFO(name);
+    constexpr std::string_view adapted = "+adapter";
+    if (!name.ends_with(adapted)) {
+      const LoadedDecoder read = load_decoder(entry.path());
+      write_model_folder(out / name, *read.model, read.folder, Library::transformers);
+      continue;
+    }
+    const std::string base = name.substr(0, name.size() - adapted.size());
+    const LoadedDecoder read = load_decoder(in / base), merged = load_decoder(in / base);
+    const AdapterFolder adapter(entry.path(), tensor_names_of("decoder"));
+    CHECK(adapter.task_type() == "CAUSAL_LM");
+    add_adapters(*read.model, adapter.options(*read.model));
+    adapter.load(*read.model);
+    for (Parameter* const parameter : read.model->parameters()) parameter->set_trainable(false);
+    fs::create_directories(out / name);
+    write_adapter(out / name, *read.model, transformers_files(*read.model, read.folder).names, "CAUSAL_LM");
+    merge(*read.model, *merged.model);
+    write_model_folder(out / (base + "+merged"), *merged.model, read.folder, Library::transformers);
+  }
+  CHECK(run(fmt::format("check '{}' '{}'", in.string(), out.string())) == 0);
+}
+
+}  // namespace lacuna

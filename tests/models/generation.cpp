@@ -1,0 +1,105 @@
+// What becomes of logits before a token is taken, against transformers' definitions, and texts that go on.
+#include "models/generation.h"
+#include "models/registry.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <numeric>
+
+using namespace lacuna;
+
+namespace {
+
+/// The numbers of the tokens that are left.
+std::vector<std::int64_t> kept(const Sampling& sampling, std::vector<double> logits,
+                               const std::vector<std::int64_t>& before = {}) {
+  shape_logits(sampling, before, logits);
+  std::vector<std::int64_t> numbers;
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    if (std::isfinite(logits[i])) numbers.push_back(static_cast<std::int64_t>(i));
+  return numbers;
+}
+
+std::unique_ptr<Model> tiny_decoder() {
+  const std::vector<HyperParameter> sizes{{"vocab_size", std::int64_t{23}},
+                                          {"hidden_size", std::int64_t{16}},
+                                          {"intermediate_size", std::int64_t{24}},
+                                          {"num_hidden_layers", std::int64_t{2}},
+                                          {"num_attention_heads", std::int64_t{4}},
+                                          {"num_key_value_heads", std::int64_t{2}},
+                                          {"max_position_embeddings", std::int64_t{32}},
+                                          {"initializer_range", 0.5}};
+  return build_model("decoder", sizes, {.training = false});
+}
+
+}  // namespace
+
+TEST_CASE("generation: logits are dropped as transformers does it") {
+  using Numbers = std::vector<std::int64_t>;
+  const std::vector<double> ties{1, 2, 2, 2, 0, 2};
+  CHECK(kept({.draws = true, .top_k = 2}, ties) == Numbers{1, 2, 3, 5});  // equal ones stay
+  CHECK(kept({.draws = true, .top_k = 0}, ties).size() == 6);
+  CHECK(kept({.draws = false, .top_k = 1}, ties).size() == 6);  // greedy: not read
+  const std::vector<double> halves{std::log(0.5), std::log(0.25), std::log(0.15), std::log(0.1)};
+  CHECK(kept({.draws = true, .top_p = 0.7}, halves) == Numbers{0, 1});
+  CHECK(kept({.draws = true, .top_p = 0.8}, halves) == Numbers{0, 1, 2});
+  CHECK(kept({.draws = true, .top_p = 0}, halves) == Numbers{0});  // one stays
+  CHECK(kept({.draws = true, .min_p = 0.25}, halves) == Numbers{0, 1, 2});
+  CHECK(kept({.draws = true, .temperature = 0.5, .top_p = 0.7}, halves) == Numbers{0});
+
+  std::vector<double> penalized{2, -1, 3};
+  shape_logits({.repetition_penalty = 2}, std::vector<std::int64_t>{1, 0, 0}, penalized);
+  CHECK(penalized == std::vector<double>{1, -2, 3});
+  CHECK(kept({.no_repeat_ngram = 2}, {0, 0, 0, 0}, {1, 2, 3, 1}) == Numbers{0, 1, 3});
+  CHECK(kept({.no_repeat_ngram = 3}, {0, 0, 0, 0}, {1, 2, 3, 1}).size() == 4);
+}
+
+TEST_CASE("generation: draws follow the probabilities, and come again with their seed") {
+  const std::vector<double> logits{std::log(0.6), std::log(0.3), std::log(0.1)};
+  std::vector<int> counts(3);
+  const Sampling sampling{.draws = true};
+  constexpr std::uint32_t draws = 4000;
+  for (std::uint32_t step = 0; step < draws; ++step) {
+    std::vector<double> one = logits, again = logits;
+    const std::int64_t token = next_token(sampling, {}, one, step);
+    CHECK(token == next_token(sampling, {}, again, step));
+    ++counts[static_cast<std::size_t>(token)];
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double expected = draws * std::exp(logits[i]);
+    CHECK(std::abs(counts[i] - expected) < 4 * std::sqrt(expected));  // four deviations
+  }
+}
+
+TEST_CASE("generation: a cache changes nothing, whatever is read at a time") {
+  const std::unique_ptr<Model> model = tiny_decoder();
+  auto& decoder = dynamic_cast<LanguageModel&>(*model);
+  const std::vector<std::int64_t> tokens{3, 1, 4, 1, 5, 9, 2, 6, 5};
+  KeyValueCache whole(decoder.layers(), 16), parts(decoder.layers(), 16);
+  const std::vector<double> at_once = decoder.read(tokens, whole).to_vector();
+  decoder.read(std::span(tokens).first(4), parts);
+  for (std::size_t i = 4; i + 1 < tokens.size(); ++i) decoder.read(std::span(tokens).subspan(i, 1), parts);
+  const std::vector<double> one_by_one = decoder.read(std::span(tokens).last(1), parts).to_vector();
+  for (std::size_t i = 0; i < at_once.size(); ++i) CHECK(one_by_one[i] == doctest::Approx(at_once[i]).epsilon(1e-4));
+  CHECK_THROWS_AS(decoder.read(tokens, parts), Error);  // no room
+}
+
+TEST_CASE("generation: a text ends at a stop, at a number of tokens, and where positions do") {
+  const std::unique_ptr<Model> model = tiny_decoder();
+  auto& decoder = dynamic_cast<LanguageModel&>(*model);
+  const std::vector<std::int64_t> prompt{3, 1, 4};
+  const Generated all = generate(decoder, prompt, {.most = 8});
+  CHECK(all.tokens.size() == 8);
+  CHECK_FALSE(all.stopped);
+  const auto stop = all.tokens[5];
+  const auto first = std::ranges::find(all.tokens, stop) - all.tokens.begin();
+  const Generated ended = generate(decoder, prompt, {.most = 8, .stops = {stop}});
+  CHECK(ended.stopped);
+  CHECK(std::ssize(ended.tokens) == first);
+  CHECK(generate(decoder, prompt, {.most = 100}).tokens.size() == 29);
+  std::int64_t seen = 0;
+  CHECK(generate(decoder, prompt, {.most = 8}, [&](std::int64_t) { return ++seen < 3; }).tokens.size() == 3);
+  CHECK_THROWS_AS(generate(decoder, {}, {}), Error);
+  CHECK_THROWS_AS(generate(decoder, std::vector<std::int64_t>(40, 1), {}), Error);
+}

@@ -41,14 +41,19 @@ class Preference final : public Task {
     const auto* const language_model = dynamic_cast<const LanguageModel*>(&model);
     if (language_model == nullptr)
       reject("task preference: expected a model that predicts the next token, as a decoder");
-    if (!model.adaptation())
-      reject("task preference: expected adapters (adapter.name=lora): the model without them is the reference");
     loss_.soft_cap = language_model->soft_cap();
   }
 
   SampleFields targets() const override { return {token_labels(tokens_)}; }
 
+  void prepare(const Model& model) const override {
+    if (!model.adaptation() && model.context().device != Device::meta)  // evaluations are planned without adapters
+      reject("task preference: expected adapters (adapter.name=lora): the model without them is the reference");
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode) const override {
+    prepare(model);
+    if (model.context().device == Device::meta && !batch.contains("sequence_lengths")) double_sequences(batch);
     const SequencesPtr sequences = sequences_of(batch);
     if (sequences->count() % 2 != 0)
       reject("task preference: expected pairs of sequences, got {}: data.name=preference gives them",
@@ -84,6 +89,21 @@ class Preference final : public Task {
   }
 
  private:
+  /// Makes two sequences of each one of a batch that stands for samples of pairs, where memory is planned.
+  static void double_sequences(Inputs& batch) {
+    const SequencesPtr samples = sequences_of(batch);
+    std::vector<std::int64_t> ends{0};
+    for (std::int64_t n = 0; n < samples->count(); ++n)
+      for (int answer = 0; answer < 2; ++answer) ends.push_back(ends.back() + samples->length(n));
+    const auto set = [&](std::string_view name, Tensor tensor) {
+      batch.take(name);
+      batch.set(std::string(name), Variable(std::move(tensor)));
+    };
+    for (const std::string_view name : {"tokens", "labels"})
+      set(name, Tensor::zeros({ends.back()}, DType::i64, batch.at(name).tensor().device(), Purpose::data));
+    set("offsets", Tensor::from(std::span<const std::int64_t>(ends), {std::ssize(ends)}));
+  }
+
   /// Minus the log-probability of each sequence's labelled tokens: [] each.
   std::vector<Variable> costs(Model& model, Inputs batch, const Sequences& sequences, const Tensor& labels) const {
     const Device device = model.context().device;
@@ -106,6 +126,10 @@ class Preference final : public Task {
 
   /// Of margins [pairs] times beta.
   static std::vector<Tensor> sums_of(const Tensor& margins) {
+    if (margins.device() == Device::meta) {
+      const Tensor unknown = Tensor::empty({2}, DType::f64, Device::meta);
+      return {unknown, unknown};
+    }
     double right = 0, sum = 0;
     for (const double margin : margins.to_vector()) {
       right += margin > 0 ? 1 : 0;

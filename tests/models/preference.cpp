@@ -14,14 +14,15 @@ using namespace lacuna;
 
 namespace {
 
+const std::vector<HyperParameter> sizes{{"vocab_size", std::int64_t{23}},
+                                        {"hidden_size", std::int64_t{16}},
+                                        {"intermediate_size", std::int64_t{24}},
+                                        {"num_hidden_layers", std::int64_t{2}},
+                                        {"num_attention_heads", std::int64_t{2}},
+                                        {"max_position_embeddings", std::int64_t{32}},
+                                        {"initializer_range", 0.3}};
+
 std::unique_ptr<Model> adapted_decoder() {
-  const std::vector<HyperParameter> sizes{{"vocab_size", std::int64_t{23}},
-                                          {"hidden_size", std::int64_t{16}},
-                                          {"intermediate_size", std::int64_t{24}},
-                                          {"num_hidden_layers", std::int64_t{2}},
-                                          {"num_attention_heads", std::int64_t{2}},
-                                          {"max_position_embeddings", std::int64_t{32}},
-                                          {"initializer_range", 0.3}};
   std::unique_ptr<Model> model = build_model("decoder", sizes, {});
   add_adapters(*model, {.kind = "lora", .settings = {{"rank", 2.0}}, .targets = {"all-linear"}});
   freeze_below_adapters(*model, {});
@@ -115,9 +116,9 @@ TEST_CASE("preference: loss and metrics follow from log-probabilities with and w
 }
 
 TEST_CASE("preference: a model without adapters, and sequences that are no pairs, are refused") {
-  const std::unique_ptr<Model> plain =
-      build_model("decoder", {{"vocab_size", std::int64_t{23}}}, {.device = Device::meta});
-  CHECK_THROWS_WITH_AS(make_task("preference", {}, *plain), doctest::Contains("adapters"), Error);
+  const std::unique_ptr<Model> plain = build_model("decoder", sizes, {});
+  CHECK_THROWS_WITH_AS(make_task("preference", {}, *plain)->run(*plain, batch(), TaskMode::train),
+                       doctest::Contains("adapters"), Error);
   const std::unique_ptr<Model> model = adapted_decoder();
   const std::unique_ptr<Task> task = make_task("preference", {}, *model);
   Batch odd = batch();

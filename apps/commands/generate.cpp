@@ -222,7 +222,7 @@ class Generate {
     const std::vector<std::int32_t> own(made.tokens.begin(), made.tokens.end());
     return {{"prompt", prompt},
             {"text", tokenizer.decode(own, true)},
-            {"tokens", made.tokens},
+            {"ids", made.tokens},
             {"ended_by", made.stopped ? "stop" : "length"}};
   }
 

@@ -48,15 +48,18 @@ std::string for_html(const std::string& text) {
 std::string text_samples(const Experiment& experiment, const Dataset& dataset) {
   const std::shared_ptr<const Tokenizer> tokenizer = shown_tokenizer(experiment);
   const std::string field = find_field(dataset.info().fields, FieldKind::tokens)->name;
+  const SampleField* const target = find_target(dataset.info().fields);
   std::string page;
   for (std::int64_t i = 0; i < std::min(most_texts, dataset.size()); ++i) {
     Sample sample;
     sample.begin(0);
     dataset.read(i, sample);
-    const std::vector<std::int64_t> tokens = whole_numbers(sample, field), labels = whole_numbers(sample, "labels");
+    const std::vector<std::int64_t> tokens = whole_numbers(sample, field);
+    const bool has_labels = target != nullptr && sample[target->name].shape() == sample[field].shape();
+    const std::vector<std::int64_t> labels =
+        has_labels ? whole_numbers(sample, target->name) : std::vector<std::int64_t>();
     std::vector<std::int64_t> lengths = whole_numbers(sample, "sequence_lengths");
     if (lengths.empty()) lengths = {std::ssize(tokens)};
-    const bool has_labels = labels.size() == tokens.size() && sample["labels"].shape().rank() == 1;
     page += fmt::format("<h2>Sample {}: {} tokens{}</h2>\n", i + 1, tokens.size(),
                         lengths.size() == 1 ? "" : fmt::format(" in {} sequences", lengths.size()));
     std::size_t at = 0;

@@ -6,9 +6,10 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::string> tiny{"model={name: decoder, vocab_size: 400, hidden_size: 16, intermediate_size: 24, "
-                                    "num_hidden_layers: 2, num_attention_heads: 2, max_position_embeddings: 64}",
-                                    "data={train_size: 16, val_size: 4, length: 12}", "train={batch_size: 4, epochs: 1}"};
+const std::vector<std::string> tiny{
+    "model={name: decoder, vocab_size: 400, hidden_size: 16, intermediate_size: 24, "
+    "num_hidden_layers: 2, num_attention_heads: 2, max_position_embeddings: 64}",
+    "data={train_size: 16, val_size: 4, length: 12}", "train={batch_size: 4, epochs: 1}"};
 
 struct DecoderFolder : TemporaryFolder {
   DecoderFolder() {
@@ -43,7 +44,7 @@ TEST_CASE("generate: a run and its folder go on alike, and a drawn text comes ag
   };
   const json greedy = with("model", {"--greedy"});
   REQUIRE(greedy.size() == 1);
-  CHECK(greedy[0].at("tokens").size() == 10);
+  CHECK(greedy[0].at("ids").size() == 10);
   CHECK(greedy[0].at("ended_by") == "length");
   write_file(folder / "base/last/tokenizer.json", folder.tokenizer);
   CHECK(with("base/last", {}) == greedy);
@@ -51,12 +52,12 @@ TEST_CASE("generate: a run and its folder go on alike, and a drawn text comes ag
   CHECK(drawn == with("model", {"--temperature", "1", "--seed", "3"}));
   CHECK(drawn != with("model", {"--sample", "--seed", "4"}));
   // generation_config.json says how, and where a text ends.
-  const auto second = greedy[0].at("tokens").at(1);
+  const auto second = greedy[0].at("ids").at(1);
   write_file(folder / "model/generation_config.json",
              json{{"do_sample", true}, {"top_k", 1}, {"eos_token_id", {399, second}}}.dump());
   const json ended = with("model", {});
   CHECK(ended[0].at("ended_by") == "stop");
-  CHECK(ended[0].at("tokens").size() <= 1);
+  CHECK(ended[0].at("ids").size() <= 1);
   write_file(folder / "prompts.json", R"(["one", "two"])");
   CHECK(folder.generated({"model", "--input", "prompts.json", "--max-new-tokens", "3"}).size() == 2);
   const CommandResult shown = run(folder, {"generate", "model", "hello", "--max-new-tokens", "4"});
@@ -68,13 +69,12 @@ TEST_CASE("generate: an adapter on a base in few bits goes on as its merged mode
   folder.train({"model.from=base/last", "freeze.weights=[\"*=f32\"]", "adapter={name: lora, rank: 2}",
                 "optimizer.lr=0.05", "output.dir=tuned"});
   run(folder, {"export", "tuned", "merged"});
-  for (const char* const one : {"tuned/last", "merged"})
-    write_file(folder / one / "tokenizer.json", folder.tokenizer);
+  for (const char* const one : {"tuned/last", "merged"}) write_file(folder / one / "tokenizer.json", folder.tokenizer);
   const std::vector<std::string> rest{"hello there", "--max-new-tokens", "8", "--greedy"};
   const auto of = [&](const std::string& model) {
     std::vector<std::string> arguments{model};
     arguments.insert(arguments.end(), rest.begin(), rest.end());
-    return folder.generated(std::move(arguments))[0].at("tokens");
+    return folder.generated(std::move(arguments))[0].at("ids");
   };
   CHECK(of("tuned/last") == of("merged"));
   CHECK(of("tuned/last") != of("model"));

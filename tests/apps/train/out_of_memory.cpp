@@ -91,7 +91,7 @@ TEST_CASE("out of memory: auto with too large a budget says which fits, and that
 TEST_CASE("out of memory: under any limit on addresses a run ends with a message or trains") {
   const TemporaryFolder folder(vit);
   int trained = 0;
-  for (const std::int64_t limit : {70, 90, 110, 120, 130, 140, 150, 200, 300}) {
+  for (const std::int64_t limit : {76, 90, 110, 120, 130, 140, 150, 200, 300}) {
     const CommandResult result =
         run_command(folder, train({"output.dir=r", "train.steps=2", "--overwrite"}), {.address = limit * mebibyte});
     INFO(limit, " MiB: ", result.code, " ", result.error);

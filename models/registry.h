@@ -22,7 +22,7 @@ struct ModelFamily {
   /// Fills in options that depend on others, and adds the problems of options that do not go together.
   void (*check)(Options& options, HyperProblems& problems);
   std::unique_ptr<Model> (*build)(const Options& options, const ModelContext& context);
-  /// Where a configuration says neither: the data set that is made up for it, a setting of that, and the task.
+  /// Defaults of a configuration: the data set that is made up for the family, a setting of that, and the task.
   std::string_view samples = "shapes", target{}, task = "classification";
 };
 

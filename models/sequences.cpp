@@ -17,7 +17,7 @@ std::span<const std::int64_t> host_values(const Inputs& batch, std::string_view 
   return {tensor.data<const std::int64_t>(), static_cast<std::size_t>(tensor.count())};
 }
 
-/// Where each sequence ends, behind a 0: samples of several sequences have their lengths.
+/// The ends of the sequences, behind a 0: samples of several sequences have their lengths.
 std::vector<std::int64_t> ends_of_sequences(const Inputs& batch) {
   const std::span<const std::int64_t> samples = host_values(batch, "offsets");
   if (!batch.contains("sequence_lengths")) return {samples.begin(), samples.end()};

@@ -339,7 +339,7 @@ bool says(const Tree& root, std::string_view section, std::string_view key) {
   return found != nullptr && found->value.find(key) != nullptr;
 }
 
-/// Where the configuration says neither data nor task: those of the model's family.
+/// Takes data and task of the model's family, unless the configuration says them.
 void take_usual(const Tree& root, Experiment& experiment) {
   const ModelFamily& family = model_families().get(experiment.architecture.family);
   Configuration::Data& data = experiment.data;

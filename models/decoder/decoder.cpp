@@ -57,7 +57,7 @@ class Decoder::Norm {
       rms_.emplace(parent, name, channels, options.norm_eps, options.norm == DecoderOptions::Norm::rms ? 0 : 1);
   }
   Variable forward(Variable x) const { return rms_ ? rms_->forward(std::move(x)) : layer_->forward(std::move(x)); }
-  /// Of each part of the last axis of x that has the norm's channels.
+  /// The norm of each part of the last axis of x that has its channels.
   Variable forward_parts(Variable x) const {
     if (rms_) return rms_->forward(std::move(x));
     const Shape shape = x.shape();
@@ -75,7 +75,7 @@ class Decoder::Norm {
   std::optional<nn::RmsNorm> rms_;
 };
 
-/// What the layers know of a batch.
+/// The part of a batch that layers see.
 struct Decoder::Layout {
   SequencesPtr sequences;  // of the rows of x
   SequencesPtr cached;     // of the keys, where a cache holds those before; else null

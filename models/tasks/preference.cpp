@@ -124,7 +124,7 @@ class Preference final : public Task {
     return all;
   }
 
-  /// Of margins [pairs] times beta.
+  /// Sums of both metrics of `margins` [pairs], which are times beta.
   static std::vector<Tensor> sums_of(const Tensor& margins) {
     if (margins.device() == Device::meta) {
       const Tensor unknown = Tensor::empty({2}, DType::f64, Device::meta);

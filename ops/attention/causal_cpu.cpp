@@ -29,7 +29,7 @@ struct QueryBlock {
   std::int64_t head_of(std::int64_t i) const { return of_heads ? head + i : head; }
 };
 
-/// What both passes share.
+/// The part that both passes share.
 template <class T>
 class CausalPass {
  protected:

@@ -71,7 +71,7 @@ struct CausalOnDevice {
   }
 };
 
-/// What cuDNN can compute: sequences of one length, all of whose rows are queries, and no other option.
+/// Whether cuDNN computes it: sequences of one length, all of whose rows are queries, and no other option.
 std::optional<DenseArguments> dense_causal(const CausalArguments& a) {
   const std::int64_t length = a.keys.length(a.first);
   for (std::int64_t i = a.first; i < a.last; ++i)

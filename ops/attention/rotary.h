@@ -41,7 +41,7 @@ struct Rotation {
   std::int64_t heads;
   bool neighbours, inverse;
 };
-/// Of rows [begin, end), by the negative angles if `inverse`.
+/// Rotates rows [begin, end), by the negative angles if `inverse`.
 Rotation rotation_of(const Rotary& op, std::int64_t begin, std::int64_t end, bool inverse);
 /// x, y: [rows, heads · head_dim]; y may be x.
 inline constinit Kernel<void(const Rotation& how, const Tensor& x, const Tensor& y)> rotate_rows{"rotary"};

@@ -9,7 +9,7 @@
 
 namespace lacuna {
 
-/// What `rope_scaling` says; `kind` is its `rope_type`. Members that a kind does not name are not read.
+/// The content of `rope_scaling`; `kind` is its `rope_type`. Members that a kind does not name are not read.
 struct RotaryScaling {
   enum class Kind : std::uint8_t { none, linear, llama3, yarn, dynamic, longrope } kind = Kind::none;
   double factor = 0;  // 0: not given, which longrope alone allows: max_positions / original_positions

@@ -23,7 +23,7 @@ const RegisterKernel cuda_gated_forward{
                            .width = y.shape().back()});
     }};
 
-/// What a kernel reads as it lies; nothing if it has to be decoded first, or computed again.
+/// The tensor that a kernel reads as it lies; nothing if it has to be decoded first, or computed again.
 std::optional<cuda::SavedValues> readable(const Operand& operand, std::int64_t width) {
   if (const auto* const kept = operand.as<KeptForm>()) return cuda::saved_values(kept->values);
   return width % 8 == 0 ? cuda::saved_codes(operand) : std::nullopt;

@@ -1,4 +1,4 @@
-// What becomes of logits before a token is taken, against transformers' definitions, and texts that go on.
+// Logits before a token is taken, against transformers' definitions, and texts that go on.
 #include "models/generation.h"
 #include "models/registry.h"
 

@@ -130,7 +130,7 @@ class Rendering {
     budget_.make(text.size());
     out_ += text;
   }
-  /// What `f` writes.
+  /// The text that `f` writes.
   template <class F>
   Value captured(const F& f) {
     std::string before = std::exchange(out_, {});

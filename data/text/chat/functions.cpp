@@ -1,4 +1,4 @@
-// What filters, tests, methods and globals share, and all but the filters.
+// Code that filters, tests, methods and globals share, and all of them but the filters.
 #include "data/text/chat/functions.h"
 
 #include "core/error.h"

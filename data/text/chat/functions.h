@@ -11,7 +11,7 @@
 
 namespace lacuna::chat {
 
-/// What a rendering may still use.
+/// The steps and bytes that a rendering may still use.
 class Budget {
  public:
   void step();

@@ -56,7 +56,7 @@ void check_messages(const ordered_json& messages, std::string_view key) {
     reject("expected a list of messages with `role` and `content` in `{}`", key);
 }
 
-/// What a row says beside its messages. `tools` may be JSON in a text, as data sets of one column type have it.
+/// The part of a row beside its messages. `tools` may be JSON in a text, as data sets of one column type have it.
 Conversation conversation_of(const ordered_json& row) {
   Conversation chat;
   if (const ordered_json* const tools = value_in(row, "tools")) {

@@ -1,4 +1,4 @@
-// What a row of a file teaches: its form, told by its keys, and its texts or conversations.
+// The content of a row of a file: its form, told by its keys, and its texts or conversations.
 #pragma once
 
 #include "data/text/chat/chat_template.h"

@@ -29,7 +29,7 @@ DecoderOptions read_gemma(const ConfigReader& c);
 /// The hyper-parameters that differ from the defaults of the family.
 std::vector<HyperParameter> values_of(const DecoderOptions& options);
 
-/// What config.json says of a model, in the words of version 4. Options that the type does not have are not said.
+/// The config.json of a model, in the words of version 4. Options that the type does not have are not said.
 nlohmann::ordered_json written_llama(const DecoderOptions& o);
 nlohmann::ordered_json written_mistral(const DecoderOptions& o);
 nlohmann::ordered_json written_qwen(const DecoderOptions& o);

@@ -111,7 +111,7 @@ TEST_CASE("train: biases, heads on features and a student learn beside weights i
   check_same_checkpoint(folder, "whole", "parts");
   CHECK(stored_types(folder / "whole/last/model.safetensors").contains("nf4"));
   check_refused(folder, {"train", "--resume", "whole", "train.epochs=4", "freeze.weights=[]"}, {"freeze.weights"});
-  // What was trained would be encoded.
+  // Trained weights would be encoded.
   test::run(folder, train({from, "freeze={train: [\"blocks.1.*\", \"@head\"], weights: nf4}", "output.dir=block"}));
   check_refused(folder, {"train", "--resume", "block", "train.epochs=4", "freeze.train=[\"@head\"]"},
                 {"freeze.weights"});

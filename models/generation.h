@@ -23,7 +23,7 @@ struct Sampling {
   std::uint64_t seed = 1;
 };
 
-/// Applies the changes to `logits` [V]: what is dropped becomes -inf. `before`: prompt and tokens made so far.
+/// Applies the changes to `logits` [V]; dropped logits become -inf. `before`: prompt and tokens made so far.
 void shape_logits(const Sampling& sampling, std::span<const std::int64_t> before, std::span<double> logits);
 /// The token that follows. `step` counts the tokens made: with the same seed and step the same is drawn.
 std::int64_t next_token(const Sampling& sampling, std::span<const std::int64_t> before, std::span<double> logits,

@@ -132,13 +132,9 @@ std::unique_ptr<Model> make_model(const SafetensorsFile& file, const ReferenceMo
 /// The file's name of a parameter, and whether it holds its transpose.
 TensorNames::Place place_of(const std::string& path, const ReferenceModel& description, const Model& model) {
   if (!description.names) return {path};
-  const std::size_t adapter = path.rfind(".lora_");
   std::vector<TensorNames::Place> places = description.names->theirs(path);
   expect(!places.empty(), "{} has no name in transformers", path);
-  if (adapter != std::string::npos)
-    places.front().name = "base_model.model." + places.front().name;
-  else if (model.adaptation())
-    places.front().name = "base_model.model." + places.front().name;
+  if (model.adaptation()) places.front().name = "base_model.model." + places.front().name;
   return places.front();
 }
 

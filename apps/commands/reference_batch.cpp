@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view prefix = "input/", target_name = "target";
+constexpr std::string_view prefix = "input/", target_name = "target", positions_name = "input/positions";
 
 Shape with_front(std::initializer_list<std::int64_t> front, const Shape& shape, int from) {
   std::vector<std::int64_t> extents(front);
@@ -134,11 +134,26 @@ class FileBatch {
     for (const auto& [name, tensor] : delimiters_) declared.insert(source_of(name));
     for (const std::string& name : declared)
       if (!file_.contains(name)) refuse("`{}` is missing", name);
-    // Positions that restart with each sequence follow from the offsets.
-    if (file_.contains("input/offsets")) declared.insert("input/positions");
+    if (file_.contains(positions_name) && file_.contains("input/offsets")) {
+      check_positions();
+      declared.emplace(positions_name);
+    }
     for (const SafetensorsEntry& entry : file_.entries())
       if ((entry.name.starts_with(prefix) || entry.name == target_name) && !declared.contains(entry.name))
         refuse("neither the model nor its task takes `{}`", entry.name);
+  }
+
+  /// Refuses positions that do not restart with each sequence: the model makes them of the offsets.
+  void check_positions() const {
+    const Tensor positions = load_as(std::string(positions_name), DType::i64),
+                 offsets = load_as("input/offsets", DType::i64);
+    const auto* const position = positions.data<const std::int64_t>();
+    const auto* const offset = offsets.data<const std::int64_t>();
+    for (std::int64_t row = 0, n = 0; row < positions.count(); ++row) {
+      while (n + 1 < offsets.count() && row >= offset[n + 1]) ++n;
+      if (offsets.count() == 0 || position[row] != row - offset[n])
+        refuse("`{}` has {} in row {}, where the offsets restart them", positions_name, position[row], row);
+    }
   }
 
   Tensor load_as(const std::string& name, DType dtype) const {

@@ -99,8 +99,6 @@ void DecoderOptions::check(HyperProblems& problems) {
     problems.add("pad_token_id", fmt::format("`pad_token_id` {} is not in the vocabulary of {}", padding, vocab_size));
   if (positions == Positions::rotary && rotated() + rotated() % 2 > head_dim)
     problems.add("head_dim", fmt::format("`head_dim` {} is odd: pairs of values are rotated", head_dim));
-  if (mlp == Mlp::gated_fused && block == Block::post)
-    problems.add("mlp", "`mlp: gated_fused` is not there with `block: post`");
   for (const auto& [key, listed] :
        {std::pair{"windowed_layers", &windowed_layers}, {"layers_without_rotary", &layers_without_rotary}})
     for (const std::int64_t layer : *listed)

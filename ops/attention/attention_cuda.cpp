@@ -76,7 +76,7 @@ cuda::AttentionProblem problem_of(const AttentionArguments& a, const DeviceSeque
   return p;
 }
 
-/// What cuDNN can compute: there is nothing beside q, k and v.
+/// Whether cuDNN computes it: there is nothing beside q, k and v.
 std::optional<DenseArguments> dense(const AttentionArguments& a) {
   if (a.bias.defined() || a.key_lengths.defined() || a.dropout > 0 || a.sequences != nullptr) return std::nullopt;
   return DenseArguments{.samples = a.samples,

@@ -60,7 +60,7 @@ TEST_CASE("chat templates: texts, spans of answers and errors are those of trans
     }
 }
 
-TEST_CASE("chat templates: messages name the template, the line, and what is not supported") {
+TEST_CASE("chat templates: messages name the template, the line, and the unsupported construct") {
   const ordered_json& one = references()["conversations"][0];
   const std::vector<std::pair<std::string, std::string>> refusals{
       {"a\n{% include 'x' %}", "a template: line 2: the tag `include` is not supported"},

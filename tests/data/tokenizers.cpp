@@ -241,7 +241,7 @@ TEST_CASE("tokenizers: regular expressions are read as Oniguruma reads them") {
   }
 }
 
-TEST_CASE("tokenizers: what is not supported, and damaged files, are refused by name") {
+TEST_CASE("tokenizers: unsupported steps and damaged files are refused by name") {
   struct Row {
     const char* kind;
     const char* pointer;

@@ -28,7 +28,7 @@ struct Token {
   int line = 0;
 };
 
-/// Rejects what is no template; the message has the line.
+/// Rejects a malformed template; the message has the line.
 std::vector<Token> tokens_of(std::string_view source);
 
 /// The text without white space, as Python's strip does it.

@@ -41,7 +41,7 @@ struct EncodedRow {
 };
 
 /// Makes sequences as trl's SFTTrainer and DPOTrainer (1.16) do; thread-safe. Answers of a conversation are the spans
-/// of the template's generation blocks. Of a template without them they are what stands between the conversation up to
+/// of the template's generation blocks. In a template without them, an answer is the text between the conversation up to
 /// an answer with its generation prompt and the conversation up to the answer's end; where a template changes earlier
 /// turns, the answer's text and the special token behind it. A text's tokens are those of the tokenizer with special
 /// tokens and EOS; a conversation's tokens are those of the template's text, without others.

@@ -10,7 +10,7 @@ std::string wide_vit(int width = 64) {
   return wide.replace(wide.find("embed_dim: 8"), 12, "embed_dim: " + std::to_string(width));
 }
 
-/// Quantizes the matrices of a folder as bitsandbytes does, but for those with `skipped` in their names.
+/// Quantizes the matrices of a folder as bitsandbytes does, except those with `skipped` in their names.
 void quantize(const fs::path& folder, const WeightFormat& format, std::string_view skipped) {
   const fs::path path = folder / "model.safetensors";
   std::vector<NamedTensor> tensors;

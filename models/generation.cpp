@@ -109,6 +109,8 @@ std::int64_t next_token(const Sampling& sampling, std::span<const std::int64_t> 
 Generated generate(LanguageModel& model, std::span<const std::int64_t> prompt, const GenerationOptions& options,
                    const std::function<bool(std::int64_t)>& made) {
   if (prompt.empty()) reject("generation: expected a prompt of one token or more");
+  if (options.sampling.draws && options.sampling.temperature <= 0)
+    reject("generation: expected a temperature above 0 to draw tokens, got {}", options.sampling.temperature);
   const std::int64_t room = model.positions() - std::ssize(prompt);
   if (room < 0)
     reject("generation: the prompt has {} tokens, and the model {} positions", prompt.size(), model.positions());

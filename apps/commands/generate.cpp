@@ -1,5 +1,6 @@
 // lacuna generate: texts that a language model goes on with.
 #include "apps/command.h"
+#include "apps/commands/continuation.h"
 #include "apps/commands/opened_model.h"
 #include "apps/config/paths.h"
 #include "apps/output/output.h"
@@ -7,8 +8,6 @@
 #include "data/text/chat/chat_template.h"
 #include "data/text/text_file.h"
 #include "data/text/tokenizer.h"
-#include "models/generation.h"
-#include "models/io/json_fields.h"
 
 #include <CLI/CLI.hpp>
 
@@ -21,24 +20,6 @@ namespace lacuna::apps {
 namespace {
 
 using nlohmann::json, nlohmann::ordered_json;
-
-/// `value` if the file says it as a number.
-template <class T>
-void take_number(const ordered_json& file, const char* key, T& value) {
-  if (const auto found = file.find(key); found != file.end() && found->is_number()) value = found->get<T>();
-}
-
-/// The ids under `eos_token_id`, one or a list.
-std::vector<std::int64_t> stops_in(const ordered_json& file) {
-  const auto found = file.find("eos_token_id");
-  if (found == file.end()) return {};
-  if (found->is_number_integer()) return {found->get<std::int64_t>()};
-  std::vector<std::int64_t> stops;
-  if (found->is_array())
-    for (const ordered_json& one : *found)
-      if (one.is_number_integer()) stops.push_back(one.get<std::int64_t>());
-  return stops;
-}
 
 /// Writes a text while it grows; bytes of a character that is not whole yet are kept back.
 class Stream {
@@ -86,22 +67,20 @@ class Generate {
         ->type_name("DATE");
     app.add_option("--base", base_, "folder or file with the base of an adapter, where that has moved")
         ->type_name("FOLDER");
-    app.add_option("--max-new-tokens", most_, "tokens that are made at most")
-        ->capture_default_str()
-        ->check(CLI::Range(1, 1 << 20));
     app.add_flag("--sample", draws_,
                  "draw tokens; without it generation_config.json says whether, or the likeliest one is taken");
     app.add_flag("--greedy", greedy_, "take the likeliest token, whatever generation_config.json says");
-    const auto number = [&](const char* name, auto& value, const char* help, auto low, auto high) {
-      app.add_option(name, value, help)->check(CLI::Range(low, high));
+    const auto number = [&]<class T>(const char* name, std::optional<T>& value, const char* help, NumberBetween range) {
+      app.add_option(name, value, help)->check(CLI::Range(static_cast<T>(range.low), static_cast<T>(range.high)));
     };
-    constexpr std::int64_t many = 1 << 30;
-    number("--temperature", temperature_, "divides the logits; draws", 1e-3, 1e3);
-    number("--top-k", top_k_, "draw from the K likeliest tokens; 0: from all; draws", std::int64_t{0}, many);
-    number("--top-p", top_p_, "draw from the likeliest tokens whose probabilities reach P; draws", 0.0, 1.0);
-    number("--min-p", min_p_, "draw from tokens with this part of the largest probability; draws", 0.0, 1.0);
-    number("--repetition-penalty", penalty_, "weakens the logits of tokens that stand before", 1e-3, 1e3);
-    number("--no-repeat-ngram-size", ngram_, "no N tokens in a row occur twice; 0: they may", std::int64_t{0}, many);
+    number("--max-new-tokens", most_, "tokens that are made at most; 256 unless generation_config.json says otherwise",
+           token_counts);
+    number("--temperature", temperature_, "divides the logits; draws", factors);
+    number("--top-k", top_k_, "draw from the K likeliest tokens; 0: from all; draws", counts);
+    number("--top-p", top_p_, "draw from the likeliest tokens whose probabilities reach P; draws", shares);
+    number("--min-p", min_p_, "draw from tokens with this part of the largest probability; draws", shares);
+    number("--repetition-penalty", penalty_, "weakens the logits of tokens that stand before", factors);
+    number("--no-repeat-ngram-size", ngram_, "no N tokens in a row occur twice; 0: they may", counts);
     app.add_option("--seed", seed_, "seed of the draws")->capture_default_str();
     app.add_option("--stop", stops_, "a further token that ends a text, by its text; given again, several")
         ->type_name("TOKEN")
@@ -152,23 +131,12 @@ class Generate {
   }
 
   GenerationOptions options_of(const std::filesystem::path& folder, const Tokenizer& tokenizer) const {
-    const ordered_json said = read_json_object(folder / "generation_config.json").value_or(ordered_json::object());
-    GenerationOptions options{.most = most_, .stops = stops_in(said), .sampling = {}};
-    if (options.stops.empty())
-      options.stops = stops_in(read_json_object(folder / "config.json").value_or(ordered_json::object()));
-    if (options.stops.empty() && !tokenizer.config().eos.empty())
-      if (const auto id = tokenizer.find(tokenizer.config().eos)) options.stops.push_back(*id);
+    GenerationOptions options = generation_options(folder, tokenizer);
     for (const std::string& stop : stops_) options.stops.push_back(tokenizer.id_of(stop, "--stop"));
     Sampling& sampling = options.sampling;
-    take_number(said, "temperature", sampling.temperature);
-    take_number(said, "top_k", sampling.top_k);
-    take_number(said, "top_p", sampling.top_p);
-    take_number(said, "min_p", sampling.min_p);
-    take_number(said, "repetition_penalty", sampling.repetition_penalty);
-    take_number(said, "no_repeat_ngram_size", sampling.no_repeat_ngram);
-    sampling.draws = said.contains("do_sample") && said["do_sample"] == true;
     const bool shapes_draws = temperature_ || top_k_ || top_p_ || min_p_;
     if (shapes_draws && greedy_) reject("--greedy: expected none of --temperature, --top-k, --top-p and --min-p");
+    options.most = most_.value_or(options.most);
     sampling.draws = (sampling.draws || draws_ || shapes_draws) && !greedy_;
     sampling.temperature = temperature_.value_or(sampling.temperature);
     sampling.top_k = top_k_.value_or(sampling.top_k);
@@ -212,26 +180,21 @@ class Generate {
 
   ordered_json answer(LanguageModel& model, const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
                       const std::string& prompt, const GenerationOptions& options) const {
-    const std::vector<std::int64_t> tokens(ids.begin(), ids.end());
     Stream stream(tokenizer);
-    const Generated made = generate(model, tokens, options, [&](std::int64_t token) {
+    const ordered_json made = continuation(model, tokenizer, ids, options, [&](std::int64_t token) {
       if (report_.for_people()) stream.add(token);
-      return true;
     });
     if (report_.for_people()) stream.end();
-    const std::vector<std::int32_t> own(made.tokens.begin(), made.tokens.end());
-    return {{"prompt", prompt},
-            {"text", tokenizer.decode(own, true)},
-            {"ids", made.tokens},
-            {"ended_by", made.stopped ? "stop" : "length"}};
+    ordered_json result{{"prompt", prompt}};
+    result.update(made);
+    return result;
   }
 
   std::string from_, input_, base_, system_, date_;
   std::vector<std::string> prompts_, stops_;
-  std::int64_t most_ = 256;
   bool draws_ = false, greedy_ = false, chats_ = false;
   std::optional<double> temperature_, top_p_, min_p_, penalty_;
-  std::optional<std::int64_t> top_k_, ngram_;
+  std::optional<std::int64_t> most_, top_k_, ngram_;
   std::uint64_t seed_ = 1;
   Report report_;
 };

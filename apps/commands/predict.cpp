@@ -1,5 +1,6 @@
 // lacuna predict: predictions of a trained model for texts or images.
 #include "apps/command.h"
+#include "apps/commands/continuation.h"
 #include "apps/commands/opened_model.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
@@ -333,7 +334,7 @@ class Predict {
         ->check(CLI::Range(0, 1 << 20));
     app.footer(
         "Writes a line for each input, with what the model's task predicts: classes and probabilities, a value, an "
-        "embedding, a label of each token.");
+        "embedding, a label of each token. A language model goes on with each text, as `lacuna generate` does.");
   }
 
   ExitCode operator()() {
@@ -352,13 +353,13 @@ class Predict {
     constexpr std::int64_t most_named = 5;
     if (images && top_ == 0) top_ = most_named;
     json_ = json_ || !images || table;
+    if (auto* const model = dynamic_cast<LanguageModel*>(opened.model.get())) return go_on(*model, opened);
 
     const std::unique_ptr<const InputReader> reader = opened.reader(max_length_);
     const std::unique_ptr<Task> task = opened.task(reader->vocabulary());
     constexpr std::size_t most_samples = 16;
     std::vector<Sample> samples(most_samples);
     std::vector<Input> batch;
-    std::int64_t unread = 0;
     const auto run_batch = [&] {
       const NoGrad no_grad;
       if (!batch.empty())
@@ -366,70 +367,112 @@ class Predict {
               images ? "image" : "text");
       batch.clear();
     };
-    const auto say_unread = [&](const Error& error) {
-      print_error(fmt::format("lacuna: {}\n", error.what()));
-      ++unread;
-    };
     const auto note_pairs = [&](bool are_pairs) {
       if (learned.size() == 2 && !are_pairs)
         print_error(fmt::format("lacuna: note: the model learned pairs of texts ({}): --pairs, or --column twice\n",
                                 fmt::join(learned, ", ")));
     };
     const auto take = [&](Input input) {
-      if (!read(input, *reader, samples[batch.size()])) {
-        ++unread;
-        return;
-      }
+      if (!read(input, *reader, samples[batch.size()])) return;
       batch.push_back(std::move(input));
       if (batch.size() == most_samples) run_batch();
     };
-    try {
+    return each_input([&] {
       if (images && table) {
-        each_picture_row(file_, columns_.empty() ? "" : columns_.front(), opened.configuration, take, say_unread);
+        each_picture_row(file_, columns_.empty() ? "" : columns_.front(), opened.configuration, take, say_unread());
       } else if (images) {
         each_image(inputs_, take);
       } else if (table) {
         const TextColumns columns = columns_to_read(file_, columns_, learned);
         note_pairs(!columns.pair.empty());
-        each_text_row(file_, columns, take, say_unread);
+        each_text_row(file_, columns, take, say_unread());
       } else {
         note_pairs(pairs_);
         each_text(inputs_, file_, take);
       }
       run_batch();
-    } catch (const ReaderLeft&) {
-      return 0;
-    }
-    if (unread > 0) reject("{} input{} could not be read", unread, unread == 1 ? "" : "s");
-    return 0;
+    });
   }
 
  private:
-  /// Says why an input cannot be read; the others are predicted all the same.
-  bool read(const Input& input, const InputReader& reader, Sample& sample) const {
-    sample.begin(0);
-    sample.origin = input.place;
+  /// Runs `f`, which reads the inputs.
+  ExitCode each_input(const std::function<void()>& f) const {
     try {
-      const std::string bytes = input.read();
-      if (input.pair) {
-        reader.read_pair(bytes, *input.pair, sample);
-        return true;
-      }
-      if (!pairs_) {
-        reader.read(bytes, sample);
-        return true;
-      }
-      const std::size_t tab = bytes.find('\t');
-      if (tab == std::string::npos) reject("expected two texts with a tab between them");
-      reader.read_pair(std::string_view(bytes).substr(0, tab), std::string_view(bytes).substr(tab + 1), sample);
+      f();
+    } catch (const ReaderLeft&) {
+      return 0;
+    }
+    if (unread_ > 0) reject("{} input{} could not be read", unread_, unread_ == 1 ? "" : "s");
+    return 0;
+  }
+  TakeUnread say_unread() {
+    return [this](const Error& error) {
+      print_error(fmt::format("lacuna: {}\n", error.what()));
+      ++unread_;
+    };
+  }
+
+  /// The texts that a language model makes of prompts.
+  ExitCode go_on(LanguageModel& model, const OpenedModel& opened) {
+    if (pairs_ || columns_.size() > 1 || max_length_ > 0)
+      reject("{}: is a language model, which goes on with single texts as they are: expected no {}", from_,
+             max_length_ > 0 ? "--max-length" : "pairs");
+    const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(opened.texts);
+    const GenerationOptions options = generation_options(opened.texts, *tokenizer);
+    const auto take = [&](const Input& input) {
+      ordered_json made;
+      if (!try_to_read(input, [&] {
+            const std::vector<std::int32_t> prompt = tokenizer->encode(input.read()).tokens;
+            made = continuation(model, *tokenizer, prompt, options);
+          }))
+        return;
+      made = {{"continuation", made.at("text")}, {"ids", made.at("ids")}, {"ended_by", made.at("ended_by")}};
+      if (!print_output(line_of(input, "text", made))) throw ReaderLeft{};
+    };
+    return each_input([&] {
+      if (table_format(file_))
+        each_text_row(file_, columns_to_read(file_, columns_, {"prompt"}), take, say_unread());
+      else
+        each_text(inputs_, file_, take);
+    });
+  }
+
+  /// Says why an input cannot be read; the others are predicted all the same.
+  bool try_to_read(const Input& input, const std::function<void()>& f) {
+    try {
+      f();
       return true;
     } catch (const Error& error) {
       if (error.fault() != Fault::input) throw;
       const std::string why = error.what();
       const bool names_it = why.find(input.place) != std::string::npos;
       print_error(fmt::format("lacuna: {}{}\n", names_it ? "" : input.place + ": ", why));
+      ++unread_;
       return false;
     }
+  }
+
+  bool read(const Input& input, const InputReader& reader, Sample& sample) {
+    sample.begin(0);
+    sample.origin = input.place;
+    return try_to_read(input, [&] {
+      const std::string bytes = input.read();
+      if (input.pair) return reader.read_pair(bytes, *input.pair, sample);
+      if (!pairs_) return reader.read(bytes, sample);
+      const std::size_t tab = bytes.find('\t');
+      if (tab == std::string::npos) reject("expected two texts with a tab between them");
+      reader.read_pair(std::string_view(bytes).substr(0, tab), std::string_view(bytes).substr(tab + 1), sample);
+    });
+  }
+
+  /// An input under `key`, and what is predicted for it.
+  static std::string line_of(const Input& input, const char* key, const ordered_json& predicted) {
+    ordered_json line{{key, input.name}};
+    if (input.pair) line["pair"] = *input.pair;
+    std::string text = to_line(line);
+    text.pop_back();
+    if (!input.row.empty()) text += ",\"row\":" + input.row;
+    return fmt::format("{}{}{}\n", text, predicted.empty() ? "" : ",", to_line(predicted).substr(1));
   }
 
   void print(const std::vector<Input>& inputs, const std::vector<Prediction>& predictions, const char* key) const {
@@ -441,21 +484,16 @@ class Predict {
         lines += fmt::format("{}: {}\n", inputs[i].name, to_text(predictions[i], top_));
         continue;
       }
-      ordered_json line{{key, inputs[i].name}};
-      if (inputs[i].pair) line["pair"] = *inputs[i].pair;
-      std::string text = to_line(line);
-      text.pop_back();
-      if (!inputs[i].row.empty()) text += ",\"row\":" + inputs[i].row;
       ordered_json predicted = ordered_json::object();
       add_to(predicted, predictions[i], top_);
-      lines += fmt::format("{}{}{}\n", text, predicted.empty() ? "" : ",", to_line(predicted).substr(1));
+      lines += line_of(inputs[i], key, predicted);
     }
     if (!print_output(lines)) throw ReaderLeft{};
   }
 
   std::string from_, base_, file_;
   std::vector<std::string> inputs_, columns_;
-  std::int64_t max_length_ = 0, top_ = 0;
+  std::int64_t max_length_ = 0, top_ = 0, unread_ = 0;
   bool pairs_ = false, json_ = false;
 };
 

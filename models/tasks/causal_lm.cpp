@@ -1,6 +1,5 @@
 // Causal language modelling: each token is predicted from those before it.
 #include "models/language_model.h"
-#include "models/prediction.h"
 #include "models/sequences.h"
 #include "models/task.h"
 #include "models/tasks/metrics.h"
@@ -47,10 +46,6 @@ class CausalLm final : public Task {
                                                      std::move(bias), std::move(next.labels), loss));
     result.sums = {sum_and_count(result.loss.tensor(), static_cast<double>(next.count))};
     return result;
-  }
-
-  std::vector<Prediction> predict(Model&, Inputs) const override {
-    reject("task causal_lm: `lacuna generate` goes on with texts; predict is for classes, numbers and vectors");
   }
 
   double weight(const Batch& batch, TaskMode) const override {

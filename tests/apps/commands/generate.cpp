@@ -1,6 +1,8 @@
 // lacuna generate: texts of a run and of a folder, greedy and drawn.
 #include "tests/apps/train/train_run.h"
 
+#include <sstream>
+
 namespace lacuna::test {
 namespace {
 
@@ -62,6 +64,37 @@ TEST_CASE("generate: a run and its folder go on alike, and a drawn text comes ag
   CHECK(folder.generated({"model", "--input", "prompts.json", "--max-new-tokens", "3"}).size() == 2);
   const CommandResult shown = run(folder, {"generate", "model", "hello", "--max-new-tokens", "4"});
   CHECK(shown.out.ends_with("\n"));
+}
+
+TEST_CASE("generate: predict goes on with texts as generate does, of a run and of a table's column of prompts") {
+  DecoderFolder folder;
+  write_file(folder / "base/last/tokenizer.json", folder.tokenizer);
+  write_file(folder / "model/generation_config.json", R"({"max_new_tokens": 5, "do_sample": true, "typical_p": 0.5})");
+  const json expected = folder.generated({"model", "one", "two"});
+  REQUIRE(expected[0].at("ids").size() == 5);
+  write_file(folder / "prompts.jsonl", "{\"id\": 7, \"prompt\": \"one\"}\n{\"id\": 8, \"prompt\": \"two\"}\n");
+  const CommandResult result = run(folder, {"predict", "model", "--input", "prompts.jsonl"});
+  check_says(result.error, "typical_p");
+  std::istringstream lines(result.out);
+  std::string line;
+  for (std::size_t i = 0; i < 2; ++i) {
+    REQUIRE(std::getline(lines, line));
+    const json one = json::parse(line);
+    CHECK(one.at("text") == expected[i].at("prompt"));
+    CHECK(one.at("row").at("id") == 7 + i);
+    CHECK(one.at("continuation") == expected[i].at("text"));
+    CHECK(one.at("ids") == expected[i].at("ids"));
+    CHECK(one.at("ended_by") == "length");
+  }
+  const std::string greedy = run(folder, {"predict", "base/last", "one"}).out;
+  CHECK(json::parse(greedy).at("ids") == folder.generated({"base/last", "one"})[0].at("ids"));
+  // A prompt without room in the model is told, and the others go on.
+  const CommandResult partly = run_command(folder, {"predict", "model", std::string(400, 'x'), "two"});
+  CHECK(partly.code == 2);
+  CHECK(json::parse(partly.out).at("ids") == expected[1].at("ids"));
+  check_refusals(folder, {"predict", "model", "one"}, {{"--pairs", "pairs"}, {"--max-length=8", "--max-length"}});
+  write_file(folder / "model/generation_config.json", R"({"top_p": 2})");
+  check_refused(folder, {"generate", "model", "one"}, {"generation_config.json", "top_p"});
 }
 
 TEST_CASE("generate: an adapter on a base in few bits goes on as its merged model does") {

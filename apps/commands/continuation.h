@@ -1,0 +1,32 @@
+// Texts that a language model goes on with, as the files beside its weights say.
+#pragma once
+
+#include "data/text/tokenizer.h"
+#include "models/generation.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+
+namespace lacuna::apps {
+
+/// A number that a continuation takes, as it may be.
+struct NumberBetween {
+  double low, high;
+};
+inline constexpr NumberBetween factors{1e-3, 1e3}, shares{0, 1}, counts{0, 1 << 30}, token_counts{1, 1 << 20};
+
+/// The options of the folder's generation_config.json. A text ends at the ids of `eos_token_id` there, else in
+/// config.json, else at the tokenizer's end token. Refuses numbers that no continuation takes; options that change
+/// texts and are not read are named on standard error.
+GenerationOptions generation_options(const std::filesystem::path& folder, const Tokenizer& tokenizer);
+
+/// Goes on behind `prompt`: {text, ids, ended_by}. `made`, if given, is told of each token.
+nlohmann::ordered_json continuation(LanguageModel& model, const Tokenizer& tokenizer,
+                                    std::span<const std::int32_t> prompt, const GenerationOptions& options,
+                                    const std::function<void(std::int64_t)>& made = {});
+
+}  // namespace lacuna::apps

@@ -81,12 +81,17 @@ class GenerationConfig {
 
 }  // namespace
 
-GenerationOptions generation_options(const std::filesystem::path& folder, const Tokenizer& tokenizer) {
-  GenerationOptions options{.stops = stops_in(folder / "generation_config.json")};
-  if (options.stops.empty()) options.stops = stops_in(folder / "config.json");
+GenerationOptions generation_options(const OpenedModel& opened, const Tokenizer& tokenizer) {
+  const std::filesystem::path base = opened.folder.config.parent_path();  // an adapter's folder may say nothing
+  const auto file = [&](const char* name) {
+    std::error_code ignored;
+    return (std::filesystem::exists(opened.texts / name, ignored) ? opened.texts : base) / name;
+  };
+  GenerationOptions options{.stops = stops_in(file("generation_config.json"))};
+  if (options.stops.empty()) options.stops = stops_in(file("config.json"));
   if (options.stops.empty() && !tokenizer.config().eos.empty())
     if (const auto id = tokenizer.find(tokenizer.config().eos)) options.stops.push_back(*id);
-  GenerationConfig said(folder / "generation_config.json");
+  GenerationConfig said(file("generation_config.json"));
   Sampling& sampling = options.sampling;
   said.take("max_new_tokens", token_counts, options.most);
   said.take("temperature", {0, factors.high}, sampling.temperature);  // 0 stands in files that do not draw

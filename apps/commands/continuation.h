@@ -1,13 +1,13 @@
 // Texts that a language model goes on with, as the files beside its weights say.
 #pragma once
 
+#include "apps/commands/opened_model.h"
 #include "data/text/tokenizer.h"
 #include "models/generation.h"
 
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <span>
 
@@ -19,10 +19,10 @@ struct NumberBetween {
 };
 inline constexpr NumberBetween factors{1e-3, 1e3}, shares{0, 1}, counts{0, 1 << 30}, token_counts{1, 1 << 20};
 
-/// The options of the folder's generation_config.json. A text ends at the ids of `eos_token_id` there, else in
+/// The options of the model's generation_config.json. A text ends at the ids of `eos_token_id` there, else in
 /// config.json, else at the tokenizer's end token. Refuses numbers that no continuation takes; options that change
 /// texts and are not read are named on standard error.
-GenerationOptions generation_options(const std::filesystem::path& folder, const Tokenizer& tokenizer);
+GenerationOptions generation_options(const OpenedModel& opened, const Tokenizer& tokenizer);
 
 /// Goes on behind `prompt`: {text, ids, ended_by}. `made`, if given, is told of each token.
 nlohmann::ordered_json continuation(LanguageModel& model, const Tokenizer& tokenizer,

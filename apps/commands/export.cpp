@@ -3,7 +3,6 @@
 #include "apps/commands/opened_model.h"
 #include "apps/config/paths.h"
 #include "apps/output/output.h"
-#include "data/text/text_file.h"
 #include "data/text/tokenizer.h"
 #include "models/folders/folder.h"
 #include "models/folders/timm.h"
@@ -47,11 +46,13 @@ class Export {
   ExitCode operator()() const {
     OpenedModel opened = open_model(from_, Device::cpu, base_);
     ModelFolder& folder = opened.folder;
-    if (folder.tokenizer.empty() && !opened.texts.empty()) folder.tokenizer = tokenizer_texts(opened.texts);
+    if (!opened.texts.empty()) {
+      auto texts = tokenizer_texts(opened.texts);
+      texts.merge(folder.tokenizer);
+      folder.tokenizer = std::move(texts);
+    }
     const fs::path out = expand_home(out_);
     if (adapter_alone_ && dtype_ != "f32") reject("--dtype: an adapter alone is written in f32");
-    const std::string generation = generation_config(opened);
-    if (!generation.empty()) folder.tokenizer.emplace(generation_file, generation);
     folder.stored = dtype_ == "bf16" ? DType::bf16 : dtype_ == "f16" ? DType::f16 : DType::f32;
     const std::string family = describe_model(folder.model, folder.hyper_parameters).family;
     const std::string usual = timm_forms().contains(family) ? "timm" : "transformers";
@@ -86,17 +87,9 @@ class Export {
   }
 
  private:
-  static constexpr const char* generation_file = "generation_config.json";
-
-  /// The text of the file beside the weights; empty: there is none.
-  static std::string generation_config(const OpenedModel& opened) {
-    const fs::path file = opened.texts / generation_file;
-    std::error_code ignored;
-    return fs::is_regular_file(file, ignored) ? read_whole_file(file, "generation config", 1 << 20) : std::string();
-  }
   /// The ids that end a continuation, as JSON: a number or a list; null: not said.
   static nlohmann::ordered_json stop_ids(const ModelFolder& folder) {
-    const auto generation = folder.tokenizer.find(generation_file);
+    const auto generation = folder.tokenizer.find("generation_config.json");
     if (generation != folder.tokenizer.end())
       if (const auto json = nlohmann::ordered_json::parse(generation->second, nullptr, false);
           json.is_object() && json.contains("eos_token_id"))
@@ -127,6 +120,7 @@ class Export {
     const auto values = describe_model(opened.folder.model, opened.folder.hyper_parameters).hyper_parameters;
     const Tree* const head = find_value(values, "head");
     write_new_folder(out, [&](const fs::path& folder) {
+      write_texts(folder, opened.folder.tokenizer);
       write_adapter(folder, *opened.model, names, peft_task_of(head == nullptr ? opened.folder.problem : head->text));
     });
     const std::vector<std::string>& layers = opened.model->adaptation()->layers;

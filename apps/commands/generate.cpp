@@ -97,7 +97,7 @@ class Generate {
     if (model == nullptr)
       reject("{}: expected a language model, which goes on with a text; predict is for others", from_);
     const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(opened.texts);
-    const GenerationOptions options = options_of(opened.texts, *tokenizer);
+    const GenerationOptions options = options_of(opened, *tokenizer);
     ordered_json all = ordered_json::array();
     if (chats_) {
       talk(*model, *tokenizer, options, all);
@@ -130,8 +130,8 @@ class Generate {
     return read;
   }
 
-  GenerationOptions options_of(const std::filesystem::path& folder, const Tokenizer& tokenizer) const {
-    GenerationOptions options = generation_options(folder, tokenizer);
+  GenerationOptions options_of(const OpenedModel& opened, const Tokenizer& tokenizer) const {
+    GenerationOptions options = generation_options(opened, tokenizer);
     for (const std::string& stop : stops_) options.stops.push_back(tokenizer.id_of(stop, "--stop"));
     Sampling& sampling = options.sampling;
     const bool shapes_draws = temperature_ || top_k_ || top_p_ || min_p_;

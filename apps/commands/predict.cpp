@@ -418,7 +418,7 @@ class Predict {
       reject("{}: is a language model, which goes on with single texts as they are: expected no {}", from_,
              max_length_ > 0 ? "--max-length" : "pairs");
     const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(opened.texts);
-    const GenerationOptions options = generation_options(opened.texts, *tokenizer);
+    const GenerationOptions options = generation_options(opened, *tokenizer);
     const auto take = [&](const Input& input) {
       ordered_json made;
       if (!try_to_read(input, [&] {

@@ -1,8 +1,11 @@
 #include "apps/config/model_folder.h"
 
 #include "apps/config/model_options.h"
+#include "apps/config/resolve.h"
 #include "data/text/labelled_text.h"
+#include "data/text/language/encoder.h"
 #include "models/folders/values.h"
+#include "models/registry.h"
 #include "models/task.h"
 
 #include <fmt/ranges.h>
@@ -143,6 +146,34 @@ void take_images(Configuration& configuration, const Tree& root, ImagePreparatio
   data.deviation = for_channels(images.std, channels);
 }
 
+namespace {
+
+/// Describes what belongs to the texts of a run beside its weights: the tokenizer, with the template that conversations
+/// had, and how a language model's texts begin and end.
+void describe_texts(const Experiment& experiment, ModelFolder& folder) {
+  const DatasetOptions options = dataset_options(experiment, Split::train);
+  const auto setting = [&](const char* key) {
+    const auto found = options.settings.find(key);
+    return found == options.settings.end() ? std::string() : found->second.text;
+  };
+  const std::string path = setting("tokenizer"), chat_template = setting("chat_template");
+  if (!path.empty()) folder.tokenizer = tokenizer_texts(path);
+  if (model_families().get(experiment.architecture.family).task != "causal_lm") return;
+  if (!options.model.empty())
+    if (auto origin = read_model_folder(options.model)) {
+      folder.tokens = origin->tokens;
+      folder.tokenizer.merge(origin->tokenizer);
+    }
+  if (path.empty()) return;
+  const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of({.tokenizer = path}, options);
+  const TokenizerConfig& config = tokenizer->config();
+  if (!chat_template.empty()) set_chat_template(*chat_template_text(chat_template, config), folder.tokenizer);
+  for (const auto& [key, token] : {std::pair("bos_token_id", config.bos), std::pair("eos_token_id", config.eos)})
+    if (const auto id = tokenizer->find(token)) folder.tokens.emplace(key, std::to_string(*id));
+}
+
+}  // namespace
+
 ModelFolder describe_folder(const Experiment& experiment) {
   const DatasetInfo& data = experiment.samples;
   ModelFolder folder{.model = experiment.model.name, .hyper_parameters = hyper_parameters_of(experiment)};
@@ -150,9 +181,7 @@ ModelFolder describe_folder(const Experiment& experiment) {
   folder.columns = data.text_columns;
   folder.problem = tasks().get(experiment.task.name).problem;
   if (experiment.output.weights == "bf16") folder.stored = DType::bf16;
-  if (const auto tokenizer = experiment.data.source.settings.find("tokenizer");
-      tokenizer != experiment.data.source.settings.end())
-    folder.tokenizer = tokenizer_texts(tokenizer->second.text);
+  describe_texts(experiment, folder);
   const TransformOptions& images = experiment.data.images;
   const Interpolation evaluated =
       images.interpolation == Interpolation::random ? Interpolation::bicubic : images.interpolation;

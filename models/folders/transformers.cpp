@@ -251,8 +251,13 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   if (side > 0 && !config.says("image_size")) folder.hyper_parameters.push_back({"image_size", side});
   folder.problem = config.text("problem_type", std::string(type.problem));
   folder.columns = config.texts(columns_key);
-  for (const char* const key : token_keys)
-    if (!type.problem.empty() && json.contains(key)) folder.tokens[key] = json.at(key).dump();
+  if (!type.problem.empty()) {
+    for (const char* const key : token_keys)
+      if (json.contains(key)) folder.tokens[key] = json.at(key).dump();
+    constexpr const char* generation = "generation_config.json";
+    if (const auto said = read_json_object(file.parent_path() / generation))
+      folder.tokenizer[generation] = said->dump(2) + "\n";
+  }
   if (!config.flag("tie_word_embeddings", true))
     folder.refused["masked_lm"] =
         fmt::format("{}: expected a decoder that is the embedding, got `tie_word_embeddings` false", file.string());

@@ -25,21 +25,27 @@ std::vector<std::int32_t> ids_of(const std::vector<Tokenizer::Piece>& pieces) {
 }
 
 std::unique_ptr<const ChatTemplate> open_template(const std::string& named, const TokenizerConfig& config) {
+  const std::optional<std::string> text = chat_template_text(named, config);
+  if (!text) return nullptr;
   const std::string name = named.empty() ? "default" : named;
-  if (const auto found = config.chat_templates.find(name); found != config.chat_templates.end())
-    return std::make_unique<const ChatTemplate>(found->second, fmt::format("the tokenizer's chat template `{}`", name));
-  if (named.empty()) return nullptr;
+  return std::make_unique<const ChatTemplate>(
+      *text, config.chat_templates.contains(name) ? fmt::format("the tokenizer's chat template `{}`", name) : name);
+}
+
+}  // namespace
+
+std::optional<std::string> chat_template_text(const std::string& named, const TokenizerConfig& config) {
+  const auto found = config.chat_templates.find(named.empty() ? "default" : named);
+  if (found != config.chat_templates.end()) return found->second;
+  if (named.empty()) return {};
   constexpr std::int64_t most = std::int64_t{1} << 20;
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(named, ignored))
-    return std::make_unique<const ChatTemplate>(read_whole_file(named, "the chat template", most), named);
+  if (std::filesystem::is_regular_file(named, ignored)) return read_whole_file(named, "the chat template", most);
   std::vector<std::string> names;
   for (const auto& one : config.chat_templates) names.push_back(one.first);
   reject("data.chat_template: expected a file, or the name of one of the tokenizer's templates ({}), got {}",
          names.empty() ? "it has none" : fmt::format("{}", fmt::join(names, ", ")), named);
 }
-
-}  // namespace
 
 RowEncoder::RowEncoder(std::shared_ptr<const Tokenizer> tokenizer, EncoderOptions options)
     : tokenizer_(std::move(tokenizer)),

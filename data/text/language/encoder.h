@@ -25,6 +25,10 @@ struct EncoderOptions {
   std::string template_date{};
 };
 
+/// The text of the chat template that data.chat_template names: one of the tokenizer's, or a file; empty: the usual
+/// one. Nothing where the tokenizer has none.
+std::optional<std::string> chat_template_text(const std::string& named, const TokenizerConfig& config);
+
 /// A token and a flag for each: whether its loss counts.
 struct TokenSequence {
   std::vector<std::int32_t> tokens{};
@@ -41,10 +45,10 @@ struct EncodedRow {
 };
 
 /// Makes sequences as trl's SFTTrainer and DPOTrainer (1.16) do; thread-safe. Answers of a conversation are the spans
-/// of the template's generation blocks. In a template without them, an answer is the text between the conversation up to
-/// an answer with its generation prompt and the conversation up to the answer's end; where a template changes earlier
-/// turns, the answer's text and the special token behind it. A text's tokens are those of the tokenizer with special
-/// tokens and EOS; a conversation's tokens are those of the template's text, without others.
+/// of the template's generation blocks. In a template without them, an answer is the text between the conversation up
+/// to an answer with its generation prompt and the conversation up to the answer's end; where a template changes
+/// earlier turns, the answer's text and the special token behind it. A text's tokens are those of the tokenizer with
+/// special tokens and EOS; a conversation's tokens are those of the template's text, without others.
 class RowEncoder {
  public:
   RowEncoder(std::shared_ptr<const Tokenizer> tokenizer, EncoderOptions options);

@@ -8,6 +8,7 @@
 #include "data/text/tokenizers/token_model.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 namespace lacuna {
@@ -45,6 +46,14 @@ std::map<std::string, std::string> tokenizer_texts(const fs::path& path) {
     files.emplace(name, (is_folder ? path : path.parent_path()) / name);
   take();
   return texts;
+}
+
+void set_chat_template(const std::string& chat_template, std::map<std::string, std::string>& texts) {
+  texts["chat_template.jinja"] = chat_template;
+  const auto config = texts.find("tokenizer_config.json");
+  if (config == texts.end()) return;
+  auto json = nlohmann::ordered_json::parse(config->second, nullptr, false);
+  if (json.is_object() && json.erase("chat_template") > 0) config->second = json.dump(2) + "\n";
 }
 
 TokenizerParts read_tokenizer_files(const fs::path& path) {

@@ -52,6 +52,8 @@ TokenizerParts read_tokenizer_files(const std::filesystem::path& path);
 /// `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja`. Empty if `path`
 /// holds no tokenizer.
 std::map<std::string, std::string> tokenizer_texts(const std::filesystem::path& path);
+/// Makes `chat_template` the only one of a tokenizer's `texts`, in the file that transformers 5 writes.
+void set_chat_template(const std::string& chat_template, std::map<std::string, std::string>& texts);
 
 /// The text of a file, and the name that messages give it; no text: there is no such file.
 struct TokenizerText {

@@ -158,7 +158,7 @@ void SettingsReader::add_chat_templates(TokenizerParts& parts) const {
       templates["default"] = config_.text("chat_template");
     }
   }
-  if (!chat_template_.empty()) templates["default"] = chat_template_;
+  if (!chat_template_.empty()) templates = {{"default", chat_template_}};
 }
 
 void SettingsReader::check_template(const TokenizerParts& parts) const {

@@ -113,6 +113,52 @@ TEST_CASE("generate: an adapter on a base in few bits goes on as its merged mode
   CHECK(of("tuned/last") != of("model"));
 }
 
+TEST_CASE("generate: a run keeps the tokenizer, template and ids that it was trained with") {
+  DecoderFolder folder;
+  const fs::path model = folder / "model";
+  write_file(model / "tokenizer_config.json",
+             json{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"chat_template", "{{ 'another' }}"}}.dump());
+  json config = read_json(model / "config.json");
+  config["bos_token_id"] = 1;
+  config["eos_token_id"] = {2, 5};
+  write_file(model / "config.json", config.dump());
+  write_file(model / "generation_config.json", R"({"max_new_tokens": 6})");
+  const std::string chat = "{% for m in messages %}{{ m.role ~ ': ' ~ m.content ~ eos_token }}{% endfor %}assistant:";
+  write_file(folder / "chat.jinja", chat);
+  std::string rows;
+  for (int i = 0; i < 8; ++i)
+    rows += R"({"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "there"}]})"
+            "\n";
+  write_file(folder / "rows.jsonl", rows);
+  for (const std::string& adapter :
+       {std::string("adapter={name: none}"), std::string("adapter={name: lora, rank: 2}")}) {
+    for (const char* const old : {"tuned", "exported", "adapter"}) fs::remove_all(folder / old);
+    run(folder, {"train", "model={from: model}",
+                 "data={path: rows.jsonl, max_length: 64, chat_template: chat.jinja, loss_on: all}",
+                 "train={batch_size: 4, epochs: 1, threads: 1}", "optimizer.lr=0.05", adapter, "output.dir=tuned"});
+    const bool adapted = adapter.find("lora") != std::string::npos;
+    if (adapted) run(folder, {"export", "tuned", "adapter", "--adapter"});
+    fs::rename(folder / "chat.jinja", folder / "moved.jinja");
+    if (!adapted) fs::rename(model, folder / "moved");
+    const json told = folder.generated({"tuned", "hello", "--chat"});
+    CHECK(told[0].at("ids").size() <= 6);
+    CHECK(told[0].at("ids") == folder.generated({"tuned", "user: hello</s>assistant:"})[0].at("ids"));
+    run(folder, {"export", "tuned", "exported"});
+    CHECK(read_file(folder / "exported/chat_template.jinja") == chat);
+    CHECK_FALSE(read_json(folder / "exported/tokenizer_config.json").contains("chat_template"));
+    CHECK(read_json(folder / "exported/config.json").at("eos_token_id") == json{2, 5});
+    CHECK(read_json(folder / "exported/generation_config.json").at("max_new_tokens") == 6);
+    CHECK(folder.generated({"exported", "hello", "--chat"}) == told);
+    if (adapted) CHECK(folder.generated({"adapter", "hello", "--chat"}) == told);
+    fs::rename(folder / "moved.jinja", folder / "chat.jinja");
+    if (!adapted) fs::rename(folder / "moved", model);
+  }
+  // A model from nothing takes its ids from the tokenizer.
+  run(folder, {"train", tiny[0], "data={path: rows.jsonl, max_length: 64, tokenizer: model, chat_template: chat.jinja}",
+               "train={batch_size: 4, epochs: 1, threads: 1}", "output.dir=fresh"});
+  CHECK(read_json(folder / "fresh/last/config.json").at("eos_token_id") == 2);
+}
+
 TEST_CASE("generate: what it cannot go on with is refused") {
   DecoderFolder folder;
   check_refusals(folder, {"generate", "model", "hello"},

@@ -18,6 +18,7 @@ struct TuningOptions : LanguageOptions {
   LossOn loss_on = LossOn::answers;
   AlpacaAs alpaca = AlpacaAs::text;
   Packing packing = Packing::none;
+  std::int64_t window_stride = 0;
 
   static Fields fields() {
     using O = TuningOptions;
@@ -29,7 +30,10 @@ struct TuningOptions : LanguageOptions {
                         "conversation"),
                   field("packing", &O::packing,
                         "`best_fit` packs several sequences in a sample of up to data.max_length tokens; they stay "
-                        "apart")} +
+                        "apart"),
+                  field("window_stride", &O::window_stride, up_to(1 << 20),
+                        "sequences of more tokens become windows of data.max_length tokens that begin so many tokens "
+                        "apart; a token is learned in the first one that has it; 0: data.too_long says")} +
            rows_of_base<TuningOptions, LanguageOptions>();
   }
 };
@@ -41,7 +45,9 @@ struct OpenedTuning {
 
 OpenedTuning open_tuning(const DatasetOptions& options) {
   const auto own = read_options<TuningOptions>("data set language", options.settings);
-  OpenedTuning out{open_language(own, own.loss_on, own.alpaca, false, options), {}};
+  OpenedTuning out{
+      open_language(own, {.loss_on = own.loss_on, .alpaca = own.alpaca, .window_stride = own.window_stride}, options),
+      {}};
   DatasetInfo& info = out.split.info;
   const std::vector<std::int32_t>& rows = out.split.rows;
   if (own.packing == Packing::best_fit) {

@@ -13,7 +13,7 @@ struct PreferenceOptions : LanguageOptions {
 /// A sample has two sequences, the chosen and the rejected one; their answers are learned.
 LanguageSplit open_preference(const DatasetOptions& options) {
   const auto own = read_options<PreferenceOptions>("data set preference", options.settings);
-  LanguageSplit out = open_language(own, LossOn::answers, AlpacaAs::text, true, options);
+  LanguageSplit out = open_language(own, {.preference = true}, options);
   out.info.fields.push_back(sequence_lengths_field());
   out.info.size = samples_to_use(options, std::ssize(out.rows));
   return out;

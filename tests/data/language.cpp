@@ -100,6 +100,31 @@ TEST_CASE("language: sequences that are too long, and rows in which nothing is l
   check_says(files.refusal("language", "rows.jsonl", {{"max_length", std::int64_t{2}}}), "nothing is learned");
 }
 
+TEST_CASE("language: windows of a long sequence, in which each token is learned once") {
+  const LanguageFiles files;
+  files.write("rows.jsonl", "{\"text\": \"123456789\"}\n{\"text\": \"ab\"}\n");
+  const auto options = [](std::int64_t length, std::int64_t stride) {
+    return OptionValues{{"max_length", length}, {"window_stride", stride}, {"add_eos", false}};
+  };
+  using Rows = std::vector<std::string>;
+  CHECK(files.shown(files.open("language", "rows.jsonl", options(4, 2))) ==
+        Rows{"[<s>123]", "23[45]", "45[67]", "67[89]", "[<s>ab]"});
+  CHECK(files.shown(files.open("language", "rows.jsonl", options(4, 3))) ==
+        Rows{"[<s>123]", "3[456]", "6[789]", "[<s>ab]"});
+  CHECK(files.shown(files.open("language", "rows.jsonl", options(6, 4))) == Rows{"[<s>12345]", "45[6789]", "[<s>ab]"});
+  // The first token of a window is not predicted: the last window has no other.
+  const DatasetPtr apart = files.open("language", "rows.jsonl", options(3, 3));
+  CHECK(files.shown(apart) == Rows{"[<s>12]", "[345]", "[678]", "[<s>ab]"});
+  check_says(apart->info().description, "1 window left out, in which nothing is learned");
+  CHECK(files.shown(files.open("language", "rows.jsonl", options(10, 1))) == Rows{"[<s>123456789]", "[<s>ab]"});
+  files.write("rows.jsonl", "{\"prompt\": \"123456\", \"completion\": \"ab\"}\n");
+  CHECK(files.shown(files.open("language", "rows.jsonl", options(4, 2))) == Rows{"456[a]", "6a[b]"});
+  check_says(files.refusal("language", "rows.jsonl", options(4, 5)), "data.window_stride");
+  OptionValues both = options(4, 2);
+  both["too_long"] = "drop";
+  check_says(files.refusal("language", "rows.jsonl", both), "data.too_long");
+}
+
 TEST_CASE("language: refusals name the row and its keys") {
   const LanguageFiles files;
   const std::string good = R"({"text": "a"})";

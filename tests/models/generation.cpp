@@ -5,7 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <numeric>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
 
 using namespace lacuna;
 
@@ -35,24 +37,42 @@ std::unique_ptr<Model> tiny_decoder() {
 
 }  // namespace
 
-TEST_CASE("generation: logits are dropped as transformers does it") {
-  using Numbers = std::vector<std::int64_t>;
-  const std::vector<double> ties{1, 2, 2, 2, 0, 2};
-  CHECK(kept({.draws = true, .top_k = 2}, ties) == Numbers{1, 2, 3, 5});  // equal ones stay
-  CHECK(kept({.draws = true, .top_k = 0}, ties).size() == 6);
-  CHECK(kept({.draws = false, .top_k = 1}, ties).size() == 6);  // greedy: not read
-  const std::vector<double> halves{std::log(0.5), std::log(0.25), std::log(0.15), std::log(0.1)};
-  CHECK(kept({.draws = true, .top_p = 0.7}, halves) == Numbers{0, 1});
-  CHECK(kept({.draws = true, .top_p = 0.8}, halves) == Numbers{0, 1, 2});
-  CHECK(kept({.draws = true, .top_p = 0}, halves) == Numbers{0});  // one stays
-  CHECK(kept({.draws = true, .min_p = 0.25}, halves) == Numbers{0, 1, 2});
-  CHECK(kept({.draws = true, .temperature = 0.5, .top_p = 0.7}, halves) == Numbers{0});
+TEST_CASE("generation: probabilities are those of transformers") {
+  const std::string path = LACUNA_SOURCE_DIR "/tests/models/sampling.json";  // make_sampling.py
+  const nlohmann::json all = nlohmann::json::parse(std::ifstream(path));
+  const auto before = all["before"].get<std::vector<std::int64_t>>();
+  for (const nlohmann::json& each : all["cases"]) {
+    CAPTURE(each["settings"].dump());
+    Sampling sampling{.draws = true, .top_k = 0};
+    for (const auto& [key, value] : each["settings"].items()) {
+      if (key == "temperature") sampling.temperature = value;
+      if (key == "top_k") sampling.top_k = value;
+      if (key == "top_p") sampling.top_p = value;
+      if (key == "min_p") sampling.min_p = value;
+      if (key == "repetition_penalty") sampling.repetition_penalty = value;
+      if (key == "no_repeat_ngram_size") sampling.no_repeat_ngram = value;
+    }
+    auto logits = all["logits"].get<std::vector<double>>();
+    shape_logits(sampling, before, logits);
+    double sum = 0;
+    for (double& logit : logits) sum += logit = std::exp(logit);
+    const auto expected = each["probabilities"].get<std::vector<double>>();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      CHECK((logits[i] == 0) == (expected[i] == 0));
+      CHECK(logits[i] / sum == doctest::Approx(expected[i]).epsilon(1e-5).scale(0.01));
+    }
+  }
+  const auto ties = all["ties"]["logits"].get<std::vector<double>>();
+  CHECK(nlohmann::json(kept({.draws = true, .top_k = 2}, ties)) == all["ties"]["top_k of 2"]);
+  CHECK(nlohmann::json(kept({.draws = true, .top_k = 0, .top_p = 0.4}, ties)) == all["ties"]["top_p of 0.4"]);
+}
 
-  std::vector<double> penalized{2, -1, 3};
-  shape_logits({.repetition_penalty = 2}, std::vector<std::int64_t>{1, 0, 0}, penalized);
-  CHECK(penalized == std::vector<double>{1, -2, 3});
-  CHECK(kept({.no_repeat_ngram = 2}, {0, 0, 0, 0}, {1, 2, 3, 1}) == Numbers{0, 1, 3});
-  CHECK(kept({.no_repeat_ngram = 3}, {0, 0, 0, 0}, {1, 2, 3, 1}).size() == 4);
+TEST_CASE("generation: what changes nothing, and what always stays") {
+  using Numbers = std::vector<std::int64_t>;
+  const std::vector<double> halves{std::log(0.5), std::log(0.25), std::log(0.15), std::log(0.1)};
+  CHECK(kept({.draws = true, .top_k = 0}, halves).size() == 4);
+  CHECK(kept({.draws = false, .top_k = 1, .min_p = 1}, halves).size() == 4);  // greedy: not read
+  CHECK(kept({.draws = true, .top_p = 0}, halves) == Numbers{0});             // one stays
 }
 
 TEST_CASE("generation: draws follow the probabilities, and come again with their seed") {

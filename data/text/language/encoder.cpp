@@ -214,38 +214,55 @@ bool RowEncoder::fit(TokenSequence& sequence) const {
   return true;
 }
 
-EncodedRow RowEncoder::encode(const RowExamples& row) const {
-  EncodedRow out;
+TokenSequence RowEncoder::sequence_of(const Example& example) const {
+  if (example.kind == Example::Kind::text) return text(example);
+  if (example.kind == Example::Kind::chat) return chat(example);
+  if (example.kind == Example::Kind::chat_answer) return chat_answer(example);
+  for (const std::int32_t id : example.tokens)
+    if (id < 0 || id >= tokenizer_->vocabulary().size)
+      reject("expected `input_ids` below {}, the tokenizer's size, got {}", tokenizer_->vocabulary().size, id);
+  return {example.tokens, example.learned};
+}
+
+std::vector<EncodedRow> RowEncoder::encode(const RowExamples& row) const {
+  std::vector<EncodedRow> out(1);
   for (const Example& example : row.sequences) {
-    switch (example.kind) {
-      case Example::Kind::text:
-        out.sequences.push_back(text(example));
-        break;
-      case Example::Kind::chat:
-        out.sequences.push_back(chat(example));
-        break;
-      case Example::Kind::chat_answer:
-        out.sequences.push_back(chat_answer(example));
-        break;
-      case Example::Kind::tokens: {
-        for (const std::int32_t id : example.tokens)
-          if (id < 0 || id >= tokenizer_->vocabulary().size)
-            reject("expected `input_ids` below {}, the tokenizer's size, got {}", tokenizer_->vocabulary().size, id);
-        out.sequences.push_back({example.tokens, example.learned});
-        break;
-      }
+    TokenSequence sequence = sequence_of(example);
+    const bool twice = bos_ && sequence.tokens.size() > 1 && sequence.tokens[0] == *bos_ && sequence.tokens[1] == *bos_;
+    out.front().begins_twice = out.front().begins_twice || twice;
+    if (options_.window_stride > 0) {
+      std::vector<TokenSequence> windows = windows_of(sequence, options_.max_length, options_.window_stride);
+      out.resize(windows.size());
+      for (std::size_t i = 0; i < windows.size(); ++i) out[i].sequences.push_back(std::move(windows[i]));
+      continue;
     }
-    TokenSequence& sequence = out.sequences.back();
-    out.begins_twice = out.begins_twice || (bos_ && sequence.tokens.size() > 1 && sequence.tokens[0] == *bos_ &&
-                                            sequence.tokens[1] == *bos_);
     const bool was_cut = fit(sequence);
-    out.was_cut = out.was_cut || was_cut;
-    // The first token is never predicted.
-    const auto second = sequence.learned.begin() + (sequence.learned.empty() ? 0 : 1);
-    out.is_unlabelled = out.is_unlabelled || std::find(second, sequence.learned.end(), true) == sequence.learned.end();
+    out.front().was_cut = out.front().was_cut || was_cut;
+    out.front().sequences.push_back(std::move(sequence));
   }
-  out.is_dropped = out.was_cut && options_.too_long == TooLong::drop;
+  for (EncodedRow& one : out) {
+    one.is_unlabelled = std::ranges::any_of(one.sequences, [](const TokenSequence& sequence) {
+      // The first token is never predicted.
+      const auto second = sequence.learned.begin() + (sequence.learned.empty() ? 0 : 1);
+      return std::find(second, sequence.learned.end(), true) == sequence.learned.end();
+    });
+    one.is_dropped = one.was_cut && options_.too_long == TooLong::drop;
+  }
   return out;
+}
+
+std::vector<TokenSequence> windows_of(const TokenSequence& sequence, std::int64_t length, std::int64_t stride) {
+  std::vector<TokenSequence> windows;
+  const std::int64_t count = std::ssize(sequence.tokens);
+  for (std::int64_t begin = 0, done = 0;; begin += stride) {
+    const std::int64_t end = std::min(begin + length, count);
+    TokenSequence& window = windows.emplace_back();
+    window.tokens.assign(sequence.tokens.begin() + begin, sequence.tokens.begin() + end);
+    window.learned.assign(sequence.learned.begin() + begin, sequence.learned.begin() + end);
+    std::fill_n(window.learned.begin(), std::max<std::int64_t>(done - begin, 0), false);
+    done = end;
+    if (end == count) return windows;
+  }
 }
 
 }  // namespace lacuna

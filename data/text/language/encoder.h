@@ -20,6 +20,7 @@ struct EncoderOptions {
   LossOn loss_on = LossOn::answers;
   std::int64_t max_length = 1024;  // tokens
   TooLong too_long = TooLong::cut;
+  std::int64_t window_stride = 0;  // above 0: windows of max_length tokens in place of too_long
   bool add_eos = true;
   std::string chat_template{};  // a name in the tokenizer's list, or a file; empty: the usual one
   std::string template_date{};
@@ -44,6 +45,10 @@ struct EncodedRow {
   bool begins_twice = false;   // a conversation begins with two BOS tokens
 };
 
+/// The windows of `length` tokens that begin `stride` tokens apart, until one reaches the end. A token is learned in
+/// the first window that has it, as transformers' strided perplexity counts it.
+std::vector<TokenSequence> windows_of(const TokenSequence& sequence, std::int64_t length, std::int64_t stride);
+
 /// Makes sequences as trl's SFTTrainer and DPOTrainer (1.16) do; thread-safe. Answers of a conversation are the spans
 /// of the template's generation blocks. In a template without them, an answer is the text between the conversation up
 /// to an answer with its generation prompt and the conversation up to the answer's end; where a template changes
@@ -53,7 +58,8 @@ class RowEncoder {
  public:
   RowEncoder(std::shared_ptr<const Tokenizer> tokenizer, EncoderOptions options);
 
-  EncodedRow encode(const RowExamples& row) const;
+  /// One, or the windows of a sequence that is too long.
+  std::vector<EncodedRow> encode(const RowExamples& row) const;
   /// How the answers of conversations are found, for people.
   std::string description() const;
 
@@ -76,6 +82,7 @@ class RowEncoder {
   std::optional<Range> by_content(const Conversation& chat, std::size_t i, const std::string& text) const;
   RenderedChat render(const Conversation& chat) const;
   bool is_special(std::int32_t id) const { return special_.contains(id); }
+  TokenSequence sequence_of(const Example& example) const;
   bool fit(TokenSequence& sequence) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;

@@ -28,9 +28,11 @@ RowExamples examples_of(const RowFiles& files, std::int64_t row, AlpacaAs alpaca
   return files.is_line(row) ? read_line(std::move(record)) : read_row(record, alpaca);
 }
 
-EncodedRows encode_all(const RowFiles& files, const RowEncoder& encoder, AlpacaAs alpaca, bool preference) {
-  EncodedRows out{.rows = std::vector<EncodedRow>(static_cast<std::size_t>(files.size())),
-                  .encoder = encoder.description()};
+EncodedRows encode_all(const RowFiles& files, const RowEncoder& encoder, const LanguageRows& how) {
+  const AlpacaAs alpaca = how.alpaca;
+  const bool preference = how.preference;
+  EncodedRows out{.encoder = encoder.description()};
+  std::vector<std::vector<EncodedRow>> encoded(static_cast<std::size_t>(files.size()));
   const auto at_row = [&](std::int64_t row, const auto& f) {
     try {
       f();
@@ -57,7 +59,7 @@ EncodedRows encode_all(const RowFiles& files, const RowEncoder& encoder, AlpacaA
         reject("expected a row of the form `{}`, as the first row is, got `{}` with the keys {}", name_of(out.form),
                name_of(examples.form), keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", ")));
       }
-      out.rows[static_cast<std::size_t>(row)] = encoder.encode(examples);
+      encoded[static_cast<std::size_t>(row)] = encoder.encode(examples);
       if (!examples.unread.empty()) {
         const std::scoped_lock lock(mutex);
         out.unread.insert(examples.unread.begin(), examples.unread.end());
@@ -69,11 +71,17 @@ EncodedRows encode_all(const RowFiles& files, const RowEncoder& encoder, AlpacaA
     parallel_for(std::min(block, files.size() - begin), 8, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) encode(begin + row);
     });
+  out.first.push_back(0);
+  for (std::vector<EncodedRow>& row : encoded) {
+    for (EncodedRow& one : row) out.rows.push_back(std::move(one));
+    row.clear();
+    out.first.push_back(static_cast<std::int32_t>(out.rows.size()));
+  }
   return out;
 }
 
-std::string counted(std::int64_t count, std::string_view what) {
-  return count == 0 ? std::string() : fmt::format("; {} {} {}", count, count == 1 ? "row" : "rows", what);
+std::string counted(std::int64_t count, std::string_view noun, std::string_view what) {
+  return count == 0 ? std::string() : fmt::format("; {} {}{} {}", count, noun, count == 1 ? "" : "s", what);
 }
 
 /// Drops the rows that teach nothing, and says how many.
@@ -93,14 +101,15 @@ std::string keep_learned(const EncodedRows& encoded, const LanguageOptions& own,
     for (const TokenSequence& sequence : row.sequences)
       learned += std::count(sequence.learned.begin() + 1, sequence.learned.end(), true);
   }
-  std::string text = fmt::format("{} rows of {}, {} tokens, of which {} are learned", kept.size(),
+  const std::string_view noun = encoded.rows.size() + 1 == encoded.first.size() ? "row" : "window";
+  std::string text = fmt::format("{} {}s of {}, {} tokens, of which {} are learned", kept.size(), noun,
                                  name_of(encoded.form), tokens, learned);
   const bool is_chat = encoded.form != RowForm::text && encoded.form != RowForm::tokens;
   if (is_chat && !encoded.encoder.empty()) text += "; " + encoded.encoder;
-  text += counted(cut, fmt::format("cut at {} tokens, so without an end (data.too_long)", own.max_length));
-  text += counted(dropped, fmt::format("left out, longer than {} tokens", own.max_length));
-  text += counted(unlabelled, "left out, in which nothing is learned");
-  text += counted(twice, "with two BOS tokens at the start, from the template and the text");
+  text += counted(cut, noun, fmt::format("cut at {} tokens, so without an end (data.too_long)", own.max_length));
+  text += counted(dropped, noun, fmt::format("left out, longer than {} tokens", own.max_length));
+  text += counted(unlabelled, noun, "left out, in which nothing is learned");
+  text += counted(twice, noun, "with two BOS tokens at the start, from the template and the text");
   if (!encoded.unread.empty()) text += fmt::format("; keys that are not read: {}", fmt::join(encoded.unread, ", "));
   rows = std::move(kept);
   return text;
@@ -138,8 +147,12 @@ Fields LanguageOptions::fields() {
       field("group_by_length", &O::group_by_length, training_only, "batch texts of similar length together")};
 }
 
-LanguageSplit open_language(const LanguageOptions& own, LossOn loss_on, AlpacaAs alpaca, bool preference,
-                            const DatasetOptions& options) {
+LanguageSplit open_language(const LanguageOptions& own, const LanguageRows& how, const DatasetOptions& options) {
+  if (how.window_stride > 0 && own.too_long != TooLong::cut)
+    reject("data.too_long: data.window_stride makes windows of what is too long, and nothing is left to cut or drop");
+  if (how.window_stride > own.max_length)
+    reject("data.window_stride: expected {} at most, as data.max_length says, got {}: tokens between windows were lost",
+           own.max_length, how.window_stride);
   const SplitFiles files = split_files(own.validation, options);
   const TextOptions of_tokenizer{.tokenizer = own.tokenizer};
   LanguageSplit out{.tokenizer = tokenizer_of(of_tokenizer, options), .encoded = {}, .rows = {}, .info = {}};
@@ -147,25 +160,30 @@ LanguageSplit open_language(const LanguageOptions& own, LossOn loss_on, AlpacaAs
   for (const auto& file : files.files) names.push_back(file.string());
   const std::string name = fmt::format("{}", fmt::join(names, "\n"));
   const auto rows = options.files->get<RowFiles>(name, [&] { return std::make_shared<const RowFiles>(files.files); });
-  const std::string key =
-      fmt::format("{}\n{}\n{} {} {} {} {} {}\n{}\n{}", name, tokenizer_path(of_tokenizer, options).native(),
-                  static_cast<int>(loss_on), static_cast<int>(alpaca), own.max_length, static_cast<int>(own.too_long),
-                  own.add_eos, preference, own.chat_template, own.template_date);
+  const std::string key = fmt::format(
+      "{}\n{}\n{} {} {} {} {} {} {}\n{}\n{}", name, tokenizer_path(of_tokenizer, options).native(),
+      static_cast<int>(how.loss_on), static_cast<int>(how.alpaca), own.max_length, static_cast<int>(own.too_long),
+      how.window_stride, own.add_eos, how.preference, own.chat_template, own.template_date);
   out.encoded = options.files->get<EncodedRows>(key, [&] {
-    const RowEncoder encoder(out.tokenizer, {.loss_on = loss_on,
+    const RowEncoder encoder(out.tokenizer, {.loss_on = how.loss_on,
                                              .max_length = own.max_length,
                                              .too_long = own.too_long,
+                                             .window_stride = how.window_stride,
                                              .add_eos = own.add_eos,
                                              .chat_template = own.chat_template,
                                              .template_date = own.template_date});
-    return std::make_shared<const EncodedRows>(encode_all(*rows, encoder, alpaca, preference));
+    return std::make_shared<const EncodedRows>(encode_all(*rows, encoder, how));
   });
   SplitRows split = split_rows({.file = files.files.front(),
                                 .evaluated = files.evaluated,
                                 .count = rows->size(),
                                 .name_of = [&](std::int64_t row) { return rows->record(row); }},
                                own.val_fraction, options);
-  out.rows = std::move(split.rows);
+  for (const std::int32_t row : split.rows) {
+    const auto file_row = static_cast<std::size_t>(row);
+    for (std::int32_t i = out.encoded->first[file_row]; i < out.encoded->first[file_row + 1]; ++i)
+      out.rows.push_back(i);
+  }
   std::string description = fmt::format(
       "{}: {}", files.files.size() == 1 ? files.files.front().native() : fmt::format("{} files", files.files.size()),
       keep_learned(*out.encoded, own, out.rows));
@@ -181,7 +199,7 @@ LanguageSplit open_language(const LanguageOptions& own, LossOn loss_on, AlpacaAs
   labels.name = "labels";
   labels.kind = FieldKind::number;
   labels.padding = no_loss;
-  out.info = {.name = preference ? "preference" : "language",
+  out.info = {.name = how.preference ? "preference" : "language",
               .fields = {std::move(tokens), std::move(labels)},
               .description = std::move(description),
               .vocabulary = out.tokenizer->vocabulary(),

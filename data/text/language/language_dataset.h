@@ -29,25 +29,31 @@ std::array<std::pair<std::string_view, TooLong>, 3> names_of(TooLong);
 std::array<std::pair<std::string_view, LossOn>, 2> names_of(LossOn);
 std::array<std::pair<std::string_view, AlpacaAs>, 2> names_of(AlpacaAs);
 
-/// The encoded rows of files, without tokens where a row is left out.
+/// The encoded rows of files, one behind another, or their windows.
 struct EncodedRows {
   RowForm form{};
   std::vector<EncodedRow> rows{};
-  std::set<std::string> unread{};  // keys
-  std::string encoder{};           // RowEncoder::description
+  std::vector<std::int32_t> first{};  // index of each file row's first one, and the number of all
+  std::set<std::string> unread{};     // keys
+  std::string encoder{};              // RowEncoder::description
 };
 
 /// A split that is open.
 struct LanguageSplit {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const EncodedRows> encoded;
-  std::vector<std::int32_t> rows;  // of the split, without those left out
+  std::vector<std::int32_t> rows;  // of `encoded` in the split, without those left out
   DatasetInfo info;                // without its size and field of lengths
+};
+struct LanguageRows {
+  LossOn loss_on = LossOn::answers;
+  AlpacaAs alpaca = AlpacaAs::text;
+  bool preference = false;
+  std::int64_t window_stride = 0;
 };
 /// Rejects rows of another form than the first one, or than `preference` says, with their place and keys, and a split
 /// in which nothing is learned.
-LanguageSplit open_language(const LanguageOptions& own, LossOn loss_on, AlpacaAs alpaca, bool preference,
-                            const DatasetOptions& options);
+LanguageSplit open_language(const LanguageOptions& own, const LanguageRows& how, const DatasetOptions& options);
 
 /// Samples of one sequence or several: `tokens` i64 [L] and `labels` i64 [L], the token's own id where its loss counts
 /// and else -100, one sequence after another. With several also `sequence_lengths` i64 [sequences]; they add up to L.

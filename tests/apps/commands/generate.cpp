@@ -159,6 +159,35 @@ TEST_CASE("generate: a run keeps the tokenizer, template and ids that it was tra
   CHECK(read_json(folder / "fresh/last/config.json").at("eos_token_id") == 2);
 }
 
+TEST_CASE("generate: the strided perplexity is that of its windows, whatever their batches") {
+  DecoderFolder folder;
+  std::vector<int> ids, labels;
+  for (int i = 0; i < 23; ++i) ids.push_back((7 * i * i + 3) % 337);
+  write_file(folder / "whole.jsonl", json{{"input_ids", ids}}.dump() + "\n");
+  std::string windows;  // of 8 tokens, 5 apart
+  for (std::size_t begin = 0, done = 0; done < ids.size(); begin += 5) {
+    const std::size_t end = std::min(begin + 8, ids.size());
+    labels = ids;
+    std::fill_n(labels.begin(), done, -100);
+    const auto part = [&](const std::vector<int>& all) {
+      return std::vector<int>(all.begin() + static_cast<std::ptrdiff_t>(begin),
+                              all.begin() + static_cast<std::ptrdiff_t>(end));
+    };
+    windows += json{{"input_ids", part(ids)}, {"labels", part(labels)}}.dump() + "\n";
+    done = end;
+  }
+  write_file(folder / "windows.jsonl", windows);
+  const auto evaluated = [&](const char* data, const char* batch) {
+    return run(folder, {"eval", "model", data, batch, "--json", "-"}).json();
+  };
+  const json expected = evaluated("data={path: windows.jsonl, max_length: 8}", "train.batch_size=4");
+  const json strided = evaluated("data={path: whole.jsonl, max_length: 8, window_stride: 5}", "train.batch_size=4");
+  CHECK(strided.at("samples") == 4);
+  CHECK(strided.at("val_perplexity") == expected.at("val_perplexity"));
+  CHECK(evaluated("data={path: whole.jsonl, max_length: 8, window_stride: 5}", "train.batch_size=1")
+            .at("val_perplexity") == doctest::Approx(expected.at("val_perplexity").get<double>()).epsilon(1e-6));
+}
+
 TEST_CASE("generate: what it cannot go on with is refused") {
   DecoderFolder folder;
   check_refusals(folder, {"generate", "model", "hello"},

@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -149,17 +150,19 @@ class Generate {
   }
 
   /// A conversation for each prompt, or without any one whose turns are the lines of standard input.
-  void talk(LanguageModel& model, const Tokenizer& tokenizer, const GenerationOptions& options,
-            ordered_json& all) const {
+  void talk(LanguageModel& model, const Tokenizer& tokenizer, GenerationOptions options, ordered_json& all) const {
     const auto& templates = tokenizer.config().chat_templates;
     const auto usual = templates.find("default");
     if (usual == templates.end())
       reject("--chat: {} has no chat template: it is a base model, which goes on with texts", from_);
     const ChatTemplate chat(usual->second, from_);
+    stop_behind_turns(chat, tokenizer, options);
     ordered_json start = ordered_json::array();
     if (!system_.empty()) start.push_back({{"role", "system"}, {"content", system_}});
     const auto turn = [&](ordered_json& messages, const std::string& said) {
       messages.push_back({{"role", "user"}, {"content", said}});
+      if (tokenizer.has_special(said))
+        print_error("lacuna: warning: special tokens that are written in a turn become these tokens\n");
       const RenderedChat text =
           chat.render({.messages = messages, .add_generation_prompt = true}, tokenizer.config(), date_);
       std::vector<std::int32_t> ids;  // the template writes special tokens itself
@@ -176,6 +179,33 @@ class Generate {
     }
     for (std::string line; std::getline(std::cin, line);)
       if (!line.empty()) turn(start, line);
+  }
+
+  /// Adds the special token that ends an answer in the template to the stops.
+  void stop_behind_turns(const ChatTemplate& chat, const Tokenizer& tokenizer, GenerationOptions& options) const {
+    const std::string mark = "\xee\x80\x80";  // U+E000, for private use
+    const auto turn = [](const char* role, const std::string& content) {
+      return ordered_json{{"role", role}, {"content", content}};
+    };
+    std::string text;
+    try {
+      text = chat.render({.messages = {turn("user", "?"), turn("assistant", mark)}}, tokenizer.config(), date_).text;
+    } catch (const Error&) {  // the conversation tells what is wrong
+      return;
+    }
+    const std::size_t at = text.find(mark);
+    if (at == std::string::npos) return;
+    const std::vector<std::int64_t>& special = tokenizer.vocabulary().special;
+    for (const Tokenizer::Piece& piece : tokenizer.pieces(std::string_view(text).substr(at + mark.size()))) {
+      if (std::ranges::find(special, piece.id) == special.end()) continue;
+      if (std::ranges::find(options.stops, piece.id) != options.stops.end()) return;
+      print_error(fmt::format(
+          "lacuna: note: {} ends a turn of the chat template, and texts end there too: generation_config.json does not "
+          "name it in `eos_token_id`\n",
+          tokenizer.tokens()[static_cast<std::size_t>(piece.id)]));
+      options.stops.push_back(piece.id);
+      return;
+    }
   }
 
   ordered_json answer(LanguageModel& model, const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,

@@ -199,6 +199,13 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_speci
   return text;
 }
 
+bool Tokenizer::has_special(std::string_view text) const {
+  bool found = false;
+  for (const AddedTokens* const tokens : {&added_raw_, &added_normalized_})
+    tokens->cut(text, [&](std::size_t, std::size_t, std::int32_t id) { found = found || special_ids_.contains(id); });
+  return found;
+}
+
 std::string Tokenizer::remark() const {
   static constexpr std::string_view rebuilt[] = {"Llama", "T5", "GPT2"};
   std::string_view name = parts_.config.class_name;

@@ -67,6 +67,9 @@ class Tokenizer {
   /// The text of ids. `skip_special` leaves special tokens out; ids without a token are left out. Thread-safe.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const;
 
+  /// Whether the text of a special token stands in a text, which becomes that token.
+  bool has_special(std::string_view text) const;
+
   /// A remark for people where transformers gives other ids for some texts; empty: none.
   std::string remark() const;
 

@@ -125,6 +125,37 @@ TEST_CASE("language: windows of a long sequence, in which each token is learned 
   check_says(files.refusal("language", "rows.jsonl", both), "data.too_long");
 }
 
+TEST_CASE(
+    "language: special tokens that stand in messages are counted, and a template that weights did not learn is said") {
+  const LanguageFiles files;
+  files.write("rows.jsonl",
+              two_turns + "\n" +
+                  R"({"messages": [{"role": "user", "content": "q<e>"}, {"role": "assistant", "content": "a"}]})"
+                  "\n" +
+                  R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "</s>"}]}, )"
+                  R"({"role": "assistant", "content": "a"}]})"
+                  "\n");
+  const std::string flat = "{% for m in messages %}{{ '<' ~ m.role[0] ~ '>' ~ m.content ~ '<e>' }}{% endfor %}";
+  files.write("flat.jinja", flat);
+  const auto said = [&](const std::string& chat_template, const char* model) {
+    DatasetOptions options{
+        .path = files / "rows.jsonl",
+        .model = files / model,
+        .settings = {{"tokenizer", (files / "").string()}, {"loss_on", "all"}, {"chat_template", chat_template}}};
+    options.hold_out = HoldOut::none;
+    return open_dataset("language", options)->info().description;
+  };
+  const std::string own = said("", ""), other = said((files / "flat.jinja").string(), "");
+  check_says(own, "2 rows with special tokens");
+  CHECK(own.find("warning") == std::string::npos);
+  check_says(other, "warning: ");
+  // A base model's folder has a tokenizer without a template.
+  std::filesystem::create_directory(files / "base");
+  std::filesystem::copy(files / "tokenizer.json", files / "base/tokenizer.json");
+  check_says(said("", "base"), "warning: ");
+  CHECK(said("", "no folder").find("warning") == std::string::npos);
+}
+
 TEST_CASE("language: refusals name the row and its keys") {
   const LanguageFiles files;
   const std::string good = R"({"text": "a"})";

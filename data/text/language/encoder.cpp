@@ -72,6 +72,18 @@ std::string RowEncoder::description() const {
                                     : "answers by the text before and behind them, since the template marks none";
 }
 
+bool RowEncoder::has_control(const Conversation& chat) const {
+  return std::ranges::any_of(chat.messages, [&](const nlohmann::ordered_json& message) {
+    const auto content = message.find("content");
+    if (content == message.end()) return false;
+    if (content->is_string()) return tokenizer_->has_special(content->get_ref<const std::string&>());
+    return content->is_structured() && std::ranges::any_of(*content, [&](const nlohmann::ordered_json& part) {
+             return part.is_object() && part.contains("text") && part["text"].is_string() &&
+                    tokenizer_->has_special(part["text"].get_ref<const std::string&>());
+           });
+  });
+}
+
 RenderedChat RowEncoder::render(const Conversation& chat) const {
   return template_for(chat).render(chat, tokenizer_->config(), options_.template_date);
 }
@@ -230,6 +242,8 @@ std::vector<EncodedRow> RowEncoder::encode(const RowExamples& row) const {
     TokenSequence sequence = sequence_of(example);
     const bool twice = bos_ && sequence.tokens.size() > 1 && sequence.tokens[0] == *bos_ && sequence.tokens[1] == *bos_;
     out.front().begins_twice = out.front().begins_twice || twice;
+    out.front().has_control =
+        out.front().has_control || (!example.chat.messages.is_null() && has_control(example.chat));
     if (options_.window_stride > 0) {
       std::vector<TokenSequence> windows = windows_of(sequence, options_.max_length, options_.window_stride);
       out.resize(windows.size());

@@ -43,6 +43,7 @@ struct EncodedRow {
   bool is_dropped = false;     // too long
   bool is_unlabelled = false;  // one of them has nothing to learn
   bool begins_twice = false;   // a conversation begins with two BOS tokens
+  bool has_control = false;    // a message has the text of a special token, which becomes that token
 };
 
 /// The windows of `length` tokens that begin `stride` tokens apart, until one reaches the end. A token is learned in
@@ -82,6 +83,7 @@ class RowEncoder {
   std::optional<Range> by_content(const Conversation& chat, std::size_t i, const std::string& text) const;
   RenderedChat render(const Conversation& chat) const;
   bool is_special(std::int32_t id) const { return special_.contains(id); }
+  bool has_control(const Conversation& chat) const;
   TokenSequence sequence_of(const Example& example) const;
   bool fit(TokenSequence& sequence) const;
 

@@ -42,7 +42,9 @@ EncodedRows encode_all(const RowFiles& files, const RowEncoder& encoder, const L
     }
   };
   at_row(0, [&] {
-    out.form = examples_of(files, 0, alpaca).form;
+    const RowExamples first = examples_of(files, 0, alpaca);
+    out.form = first.form;
+    out.has_chats = !first.sequences.front().chat.messages.is_null();
     if ((out.form == RowForm::preference) != preference)
       reject("expected rows {} `chosen` and `rejected`: data.name={} reads these", preference ? "with" : "without",
              preference ? "language" : "preference");
@@ -86,11 +88,12 @@ std::string counted(std::int64_t count, std::string_view noun, std::string_view 
 
 /// Drops the rows that teach nothing, and says how many.
 std::string keep_learned(const EncodedRows& encoded, const LanguageOptions& own, std::vector<std::int32_t>& rows) {
-  std::int64_t cut = 0, dropped = 0, unlabelled = 0, twice = 0, tokens = 0, learned = 0;
+  std::int64_t cut = 0, dropped = 0, unlabelled = 0, twice = 0, control = 0, tokens = 0, learned = 0;
   std::vector<std::int32_t> kept;
   for (const std::int32_t i : rows) {
     const EncodedRow& row = encoded.rows[static_cast<std::size_t>(i)];
     twice += row.begins_twice ? 1 : 0;
+    control += row.has_control ? 1 : 0;
     dropped += row.is_dropped ? 1 : 0;
     if (row.is_dropped) continue;
     cut += row.was_cut ? 1 : 0;
@@ -110,9 +113,27 @@ std::string keep_learned(const EncodedRows& encoded, const LanguageOptions& own,
   text += counted(dropped, noun, fmt::format("left out, longer than {} tokens", own.max_length));
   text += counted(unlabelled, noun, "left out, in which nothing is learned");
   text += counted(twice, noun, "with two BOS tokens at the start, from the template and the text");
+  text += counted(control, noun, "with special tokens written in a message, which become these tokens");
   if (!encoded.unread.empty()) text += fmt::format("; keys that are not read: {}", fmt::join(encoded.unread, ", "));
   rows = std::move(kept);
   return text;
+}
+
+/// A line about conversations whose template is not that of the weights' tokenizer; empty: it is.
+std::string warning_of_template(const std::string& named, const TokenizerConfig& config,
+                                const DatasetOptions& options) {
+  std::error_code ignored;
+  const bool says =
+      std::ranges::any_of(std::initializer_list<const char*>{"tokenizer.json", "vocab.txt"},
+                          [&](auto name) { return std::filesystem::is_regular_file(options.model / name, ignored); });
+  if (options.model.empty() || !says) return {};
+  const auto& own = tokenizer_of({.tokenizer = options.model.string()}, options)->config().chat_templates;
+  const auto used = chat_template_text(named, config);
+  if (std::ranges::any_of(own, [&](const auto& one) { return one.second == used; })) return {};
+  return fmt::format(
+      "\nwarning: {} has {}: its weights have not learned the marks of this one, and adapters that leave the embedding "
+      "frozen cannot teach them new tokens",
+      options.model.native(), own.empty() ? "no chat template, as base models" : "another chat template");
 }
 
 }  // namespace
@@ -188,6 +209,7 @@ LanguageSplit open_language(const LanguageOptions& own, const LanguageRows& how,
       "{}: {}", files.files.size() == 1 ? files.files.front().native() : fmt::format("{} files", files.files.size()),
       keep_learned(*out.encoded, own, out.rows));
   if (const std::string held = split.description(); !held.empty()) description += "; " + held;
+  if (out.encoded->has_chats) description += warning_of_template(own.chat_template, out.tokenizer->config(), options);
   if (out.rows.empty()) reject("{}: nothing is learned from these rows", description);
   SampleField tokens{.name = "tokens",
                      .kind = FieldKind::tokens,

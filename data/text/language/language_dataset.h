@@ -36,6 +36,7 @@ struct EncodedRows {
   std::vector<std::int32_t> first{};  // index of each file row's first one, and the number of all
   std::set<std::string> unread{};     // keys
   std::string encoder{};              // RowEncoder::description
+  bool has_chats = false;             // conversations, as the first row is one
 };
 
 /// A split that is open.

@@ -1,4 +1,5 @@
 // lacuna generate: texts of a run and of a folder, greedy and drawn.
+#include "data/text/tokenizer.h"
 #include "tests/apps/train/train_run.h"
 
 #include <sstream>
@@ -157,6 +158,25 @@ TEST_CASE("generate: a run keeps the tokenizer, template and ids that it was tra
   run(folder, {"train", tiny[0], "data={path: rows.jsonl, max_length: 64, tokenizer: model, chat_template: chat.jinja}",
                "train={batch_size: 4, epochs: 1, threads: 1}", "output.dir=fresh"});
   CHECK(read_json(folder / "fresh/last/config.json").at("eos_token_id") == 2);
+}
+
+TEST_CASE("generate: an answer ends where the template ends a turn") {
+  DecoderFolder folder;
+  const json greedy = folder.generated({"model", "hello", "--greedy", "--max-new-tokens", "12"});
+  const std::vector<std::string> tokens = open_tokenizer(folder / "model")->tokens();
+  const auto second = greedy[0].at("ids").at(1).get<std::size_t>();
+  json tokenizer = json::parse(folder.tokenizer);
+  tokenizer["added_tokens"].push_back(
+      {{"id", second}, {"content", tokens[second]}, {"special", true}, {"normalized", false}});
+  write_file(folder / "model/tokenizer.json", tokenizer.dump());
+  const std::string chat = "{{ messages[0].content }}{% if messages | length > 1 %}{{ messages[1].content }}" +
+                           tokens[second] + "{% endif %}";
+  write_file(folder / "model/tokenizer_config.json", json{{"chat_template", "<s>" + chat}}.dump());
+  const CommandResult result = run(folder, {"generate", "model", "hello", "--chat", "--greedy", "--json", "-"});
+  CHECK(result.json()[0].at("ended_by") == "stop");
+  CHECK(result.json()[0].at("ids").size() == 1);
+  check_says(result.error, tokens[second]);
+  check_says(run(folder, {"generate", "model", "a" + tokens[second], "--chat", "--greedy"}).error, "warning");
 }
 
 TEST_CASE("generate: the strided perplexity is that of its windows, whatever their batches") {

@@ -94,7 +94,7 @@ struct Configuration {
   struct Adapter {
     std::string name = "none";
     std::string from;                  // a folder with one
-    std::vector<std::string> targets;  // empty: all linear layers
+    std::vector<std::string> targets;  // empty: the usual ones of the model
     OptionValues options;
 
     static Fields fields();

@@ -9,6 +9,7 @@
 #include "data/augment/augment.h"
 #include "data/class_sampler.h"
 #include "data/encoded_images.h"
+#include "models/folders/transformers.h"
 #include "models/image_preparation.h"
 #include "models/registry.h"
 #include "models/task.h"
@@ -42,6 +43,9 @@ void fill_in_defaults(Experiment& experiment) {
       section.given(experiment).try_emplace(std::string(field.name), options.write(field));
   }
   fill_in_model_options(experiment);
+  if (Configuration::Adapter& adapter = experiment.adapter;
+      adapter.used() && adapter.from.empty() && adapter.targets.empty())
+    adapter.targets = usual_adapter_targets(experiment.architecture);
   Configuration::Data& data = experiment.data;
   if (const auto found = data.source.settings.find("tokenizer"); found != data.source.settings.end())
     if (found->second.text.empty()) found->second = experiment.model.from;

@@ -158,8 +158,8 @@ Fields Configuration::Adapter::fields() {
           field("from", &Adapter::from, is_path,
                 "initial adapter, which sets kind, rank, scale and layers: a PEFT folder, or a checkpoint of a run"),
           field("targets", &Adapter::targets,
-                "layers with an adapter: names or their ends, as `qkv`, or patterns; empty or `all-linear`: all but "
-                "the head")};
+                "layers with an adapter: names or their ends, as `qkv`, or patterns; `all-linear`: all linear ones but "
+                "the head; empty: PEFT's for the type of the model, or `all-linear` where it has none")};
 }
 
 Fields Configuration::Memory::fields() {

@@ -130,13 +130,12 @@ std::string_view in_words(const std::string& types) {
 /// Adapters as the configuration says, on top of loaded weights.
 LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head, std::vector<std::string>& notes) {
   const Configuration::Adapter& adapter = experiment.adapter;
-  const std::vector<std::string> all{"all-linear"};
   const std::string& from = experiment.weights;
   const std::string base = from.empty() ? from : std::filesystem::absolute(from).lexically_normal().string();
   if (adapter.from.empty()) {
     add_adapters(model, {.kind = adapter.name,
                          .settings = adapter.options,
-                         .targets = adapter.targets.empty() ? all : adapter.targets,
+                         .targets = adapter.targets,
                          .base = base});
     return {};
   }

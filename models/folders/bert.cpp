@@ -135,7 +135,8 @@ const RegisterTransformersType bert(
                        .ignored_heads = {"cls.predictions.decoder.", "cls.seq_relationship."}},
              .read = read_bert,
              .write = write_bert,
-             .class_of = [](const Options& options) { return class_name("Bert", options); }});
+             .class_of = [](const Options& options) { return class_name("Bert", options); },
+             .adapter_targets = {"query", "value"}});
 
 const RegisterTransformersType distilbert(
     "distilbert",
@@ -172,7 +173,8 @@ TransformersType roberta_type(std::string_view family, std::string_view prefix) 
                 .ignored_heads = {"lm_head.decoder."}},
       .read = read_bert,
       .write = write_bert,
-      .class_of = [prefix](const Options& options) { return class_name(prefix, options); }};
+      .class_of = [prefix](const Options& options) { return class_name(prefix, options); },
+      .adapter_targets = {"query", "value"}};
 }
 const RegisterTransformersType roberta("roberta", roberta_type("roberta", "Roberta"));
 const RegisterTransformersType xlm_roberta("xlm-roberta", roberta_type("xlm_roberta", "XLMRoberta"));

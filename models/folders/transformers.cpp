@@ -174,8 +174,7 @@ struct Written {
   std::string model_type{}, refusal{}, architecture{};
   ordered_json config{};
 };
-Written written(const ModelFolder& description) {
-  const ModelDescription model = describe_model(description.model, description.hyper_parameters);
+Written written(const ModelDescription& model) {
   Written last{.refusal = fmt::format("transformers has no model like {}", model.family)};
   for (const std::string& model_type : transformers_types().names()) {
     const TransformersType& type = transformers_types().get(model_type);
@@ -209,6 +208,14 @@ std::vector<TensorNames> tensor_names_of(std::string_view family) {
     if (const TransformersType& type = transformers_types().get(model_type); type.family == family)
       tables.push_back(type.names);
   return tables;
+}
+
+std::vector<std::string> usual_adapter_targets(const ModelDescription& model) {
+  const Written type = written(model);
+  if (type.refusal.empty())
+    if (const auto& targets = transformers_types().get(type.model_type).adapter_targets; !targets.empty())
+      return targets;
+  return {"all-linear"};
 }
 
 std::string activation_of(const ConfigReader& config) {
@@ -269,10 +276,13 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   return folder;
 }
 
-std::string transformers_refusal(const ModelFolder& description) { return written(description).refusal; }
+std::string transformers_refusal(const ModelFolder& description) {
+  return written(describe_model(description.model, description.hyper_parameters)).refusal;
+}
 
 TransformersFiles transformers_files(const Model& model, const ModelFolder& description) {
-  Written type = written(description);
+  const ModelDescription described = describe_model(description.model, description.hyper_parameters);
+  Written type = written(described);
   if (!type.refusal.empty()) reject("transformers has no such model: {}", type.refusal);
   const TransformersType& kind = transformers_types().get(type.model_type);
   ordered_json config{{"architectures", ordered_json::array({type.architecture})}, {"model_type", type.model_type}};
@@ -286,7 +296,6 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
                     : description.stored == DType::bf16 ? "bfloat16"
                                                         : "float16";
   if (!description.columns.empty()) config[columns_key] = description.columns;
-  const ModelDescription described = describe_model(description.model, description.hyper_parameters);
   TransformersFiles files{.texts = description.tokenizer,
                           .names = kind.names_of ? kind.names_of(described.options) : &kind.names};
   const auto add = [&](const char* name, const ordered_json& json) { files.texts[name] = json.dump(2) + "\n"; };

@@ -24,6 +24,9 @@ struct TransformersType {
   std::string_view problem{};  // of its task, where config.json says none
   /// The names of a model, where options decide on them, in place of `names`.
   std::function<const TensorNames*(const Options& options)> names_of{};
+  /// Layers that PEFT gives LoRA where none are named (its TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING), under
+  /// our names; empty: it has none for the type.
+  std::vector<std::string> adapter_targets{};
 };
 Registry<TransformersType>& transformers_types();
 struct RegisterTransformersType {
@@ -34,6 +37,10 @@ struct RegisterTransformersType {
 
 /// The names of each type that is read as a model of `family`.
 std::vector<TensorNames> tensor_names_of(std::string_view family);
+
+/// The layers of `model` that get an adapter where none are named: PEFT's for its type, or `all-linear` where PEFT has
+/// none.
+std::vector<std::string> usual_adapter_targets(const ModelDescription& model);
 
 /// `hidden_act` of a config.json as our `activation`, and back.
 std::string activation_of(const ConfigReader& config);

@@ -17,7 +17,10 @@ struct DecoderType {
   const TensorNames& names;
   DecoderOptions (*read)(const Config&);
   Json (*write)(const DecoderOptions&);  // null: an old name of a type, which is read alone
+  std::vector<std::string> adapter_targets{};
 };
+
+const std::vector<std::string> q_and_v{"q_proj", "v_proj"}, fused{"qkv_proj"};
 
 /// Registers a type whose config.json is read back before it is written: what it cannot say is refused.
 struct RegisterDecoder {
@@ -28,6 +31,7 @@ struct RegisterDecoder {
     entry.names = type.names;
     entry.read = [read = type.read](const Config& c) { return values_of(read(c)); };
     entry.problem = "causal_lm";
+    entry.adapter_targets = type.adapter_targets;
     if (type.write != nullptr)
       entry.write = [type](const Options& options, Json& config) -> std::string {
         const auto& own = options.as<DecoderOptions>();
@@ -51,24 +55,26 @@ struct RegisterDecoder {
 };
 
 const RegisterDecoder decoders[] = {
-    RegisterDecoder({"llama", "LlamaForCausalLM", llama_names, read_llama, written_llama}),
-    RegisterDecoder({"mistral", "MistralForCausalLM", llama_names, read_mistral, written_mistral}),
-    RegisterDecoder({"qwen2", "Qwen2ForCausalLM", llama_names, read_qwen2, written_qwen}),
-    RegisterDecoder({"qwen3", "Qwen3ForCausalLM", llama_names, read_qwen3, written_qwen}),
-    RegisterDecoder({"gemma", "GemmaForCausalLM", llama_names, read_gemma, written_gemma}),
-    RegisterDecoder({"gemma2", "Gemma2ForCausalLM", llama_names, read_gemma2, written_gemma}),
-    RegisterDecoder({"gemma3_text", "Gemma3ForCausalLM", llama_names, read_gemma3, written_gemma}),
-    RegisterDecoder({"phi", "PhiForCausalLM", phi_names, read_phi, written_phi}),
+    RegisterDecoder({"llama", "LlamaForCausalLM", llama_names, read_llama, written_llama, q_and_v}),
+    RegisterDecoder({"mistral", "MistralForCausalLM", llama_names, read_mistral, written_mistral, q_and_v}),
+    RegisterDecoder({"qwen2", "Qwen2ForCausalLM", llama_names, read_qwen2, written_qwen, q_and_v}),
+    RegisterDecoder({"qwen3", "Qwen3ForCausalLM", llama_names, read_qwen3, written_qwen, q_and_v}),
+    RegisterDecoder({"gemma", "GemmaForCausalLM", llama_names, read_gemma, written_gemma, q_and_v}),
+    RegisterDecoder({"gemma2", "Gemma2ForCausalLM", llama_names, read_gemma2, written_gemma, q_and_v}),
+    RegisterDecoder({"gemma3_text", "Gemma3ForCausalLM", llama_names, read_gemma3, written_gemma, q_and_v}),
+    RegisterDecoder(
+        {"phi", "PhiForCausalLM", phi_names, read_phi, written_phi, {"q_proj", "v_proj", "up_proj", "down_proj"}}),
     RegisterDecoder({"phi3", "Phi3ForCausalLM", llama_names, read_phi3, written_phi3}),
-    RegisterDecoder({"gpt2", "GPT2LMHeadModel", gpt2_names, read_gpt2, written_gpt2}),
-    RegisterDecoder({"gpt_neox", "GPTNeoXForCausalLM", gpt_neox_names, read_gpt_neox, written_gpt_neox}),
-    RegisterDecoder({"bloom", "BloomForCausalLM", bloom_names, read_bloom, written_bloom}),
-    RegisterDecoder({"falcon", "FalconForCausalLM", falcon_names, read_falcon, written_falcon}),
+    RegisterDecoder({"gpt2", "GPT2LMHeadModel", gpt2_names, read_gpt2, written_gpt2, fused}),
+    RegisterDecoder({"gpt_neox", "GPTNeoXForCausalLM", gpt_neox_names, read_gpt_neox, written_gpt_neox, fused}),
+    RegisterDecoder({"bloom", "BloomForCausalLM", bloom_names, read_bloom, written_bloom, fused}),
+    RegisterDecoder({"falcon", "FalconForCausalLM", falcon_names, read_falcon, written_falcon, fused}),
     RegisterDecoder({"RefinedWebModel", "FalconForCausalLM", falcon_names, read_falcon, nullptr}),
     RegisterDecoder({"RefinedWeb", "FalconForCausalLM", falcon_names, read_falcon, nullptr}),
     RegisterDecoder({"smollm3", "SmolLM3ForCausalLM", llama_names, read_smollm3, written_smollm3}),
     RegisterDecoder({"olmo2", "Olmo2ForCausalLM", llama_names, read_olmo2, written_olmo2}),
-    RegisterDecoder({"chatglm", "ChatGLMForConditionalGeneration", chatglm_names, read_chatglm, written_chatglm}),
+    RegisterDecoder(
+        {"chatglm", "ChatGLMForConditionalGeneration", chatglm_names, read_chatglm, written_chatglm, fused}),
 };
 
 }  // namespace

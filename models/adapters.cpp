@@ -84,11 +84,6 @@ std::set<std::string_view> paths_of(const std::vector<Parameter*>& parameters) {
   return paths;
 }
 
-std::string_view module_of(std::string_view name) {
-  const std::size_t dot = name.rfind('.');
-  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
-}
-
 Tensor writable_copy(const Tensor& weight) {
   const DType type = weight.is_coded() ? DType::f32 : weight.dtype();
   Tensor copy = Tensor::empty(weight.shape(), type, weight.device(), Purpose::parameters);
@@ -97,6 +92,13 @@ Tensor writable_copy(const Tensor& weight) {
 }
 
 }  // namespace
+
+std::string_view module_of(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+bool is_bias(std::string_view name) { return name.ends_with(".bias"); }
 
 std::set<std::string> target_paths(const Model& model, const std::vector<std::string>& targets) {
   std::set<std::string> paths;
@@ -189,17 +191,28 @@ std::vector<FreezeMatch> freeze_below_adapters(Model& model, const FreezeRules& 
 std::vector<NamedTensor> adapted_state(const Model& model) {
   expect(model.adaptation().has_value(), "the model has no adapters");
   const std::set<std::string_view> own = paths_of(adapter_parameters(model));
-  std::set<std::string_view> trained;  // modules with a trained parameter
-  std::vector<NamedTensor> state;
+  const std::set<std::string, std::less<>>& replaced = model.adaptation()->replaced;
+  std::set<std::string_view> trained, whole;  // modules with a trained or replaced tensor, and with one beside a bias
   for (const Parameter* const parameter : model.parameters()) {
-    const bool is_own = own.contains(parameter->path());
-    if (parameter->trainable() && !is_own) trained.insert(module_of(parameter->path()));
-    if (is_own || parameter->trainable() || model.adaptation()->replaced.contains(parameter->path()))
-      state.emplace_back(parameter->path(), parameter->tensor());
+    const std::string_view module = module_of(parameter->path());
+    if (own.contains(parameter->path()) || module.empty()) continue;
+    if (!parameter->trainable() && !replaced.contains(parameter->path())) continue;
+    trained.insert(module);
+    if (!is_bias(parameter->path())) whole.insert(module);
   }
-  for (const Buffer* const buffer : model.buffers())
-    if (trained.contains(module_of(buffer->path())) || model.adaptation()->replaced.contains(buffer->path()))
-      state.emplace_back(buffer->path(), buffer->tensor());
+  std::vector<NamedTensor> buffers;
+  for (const Buffer* const buffer : model.buffers()) {
+    const std::string_view module = module_of(buffer->path());
+    if (!trained.contains(module) && !replaced.contains(buffer->path())) continue;
+    buffers.emplace_back(buffer->path(), buffer->tensor());
+    whole.insert(module);
+  }
+  std::vector<NamedTensor> state;
+  for (const Parameter* const parameter : model.parameters())
+    if (own.contains(parameter->path()) || parameter->trainable() || replaced.contains(parameter->path()) ||
+        whole.contains(module_of(parameter->path())))
+      state.emplace_back(parameter->path(), parameter->tensor());
+  state.insert(state.end(), buffers.begin(), buffers.end());
   return state;
 }
 

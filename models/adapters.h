@@ -48,8 +48,12 @@ std::vector<const nn::Adaptable*> adapted_layers(const Model& model);
 /// what a pattern matches of an adapter that its kind does not train is said in the match.
 std::vector<FreezeMatch> freeze_below_adapters(Model& model, const FreezeRules& rules);
 
-/// The tensors in a checkpoint of an adapted model: the adapters, and trained or replaced parameters below them. Names
-/// and tensors are the model's own.
+/// The module of a tensor; empty: it is the model's own.
+std::string_view module_of(std::string_view name);
+bool is_bias(std::string_view name);
+
+/// The tensors in a checkpoint of an adapted model: the adapters, and trained or replaced parameters below them, with
+/// the others of their modules unless only biases are trained, as PEFT has it. Names and tensors are the model's own.
 std::vector<NamedTensor> adapted_state(const Model& model);
 
 /// Parameters and buffers of the model without adapters that gives the same results: the adapters are added to the

@@ -39,8 +39,11 @@ class LanguageModel : public Model {
   /// Tokens of the longest sequence.
   virtual std::int64_t positions() const = 0;
   virtual double soft_cap() const = 0;
-  /// The parameter that a stored tensor of this name repeats, as files of a tied head may; empty: it repeats none.
-  virtual std::string_view repeated_by(std::string_view stored) const = 0;
+  /// A tied head: its name in files, which may hold it beside the parameter that it is. Empty: there is none.
+  struct TiedHead {
+    std::string_view name, parameter;
+  };
+  virtual TiedHead tied_head() const = 0;
   /// Reads `tokens` behind those in `cache`; returns the logits [V] for the token after the last one. Refuses more
   /// tokens than the cache or the model has room for.
   virtual Tensor read(std::span<const std::int64_t> tokens, KeyValueCache& cache) = 0;

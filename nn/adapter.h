@@ -52,7 +52,9 @@ struct AdapterKind {
       for_linear;
   std::function<std::unique_ptr<Adapter>(Conv2d& layer, const Options&)> for_convolution;
   std::string_view peft_type;  // as in adapter_config.json
-  /// Keys of adapter_config.json with values by layer, and the field whose value they replace there.
+  /// Keys of adapter_config.json that are read, or that change nothing once the tensors are there.
+  std::vector<std::string_view> peft_keys;
+  /// Those with values by layer, and the field whose value they replace there.
   std::vector<std::pair<std::string_view, std::string_view>> peft_patterns;
   /// Converts options to fields of adapter_config.json.
   std::function<OptionValues(const Options&)> to_peft;

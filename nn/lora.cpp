@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 
 namespace lacuna::nn {
 namespace {
@@ -203,16 +202,9 @@ OptionValues to_peft(const Options& given) {
 OptionValues from_peft(const OptionValues& fields, std::string_view origin) {
   const std::pair<std::string_view, std::string_view> taken[] = {
       {"r", "rank"}, {"lora_alpha", "alpha"}, {"lora_dropout", "dropout"}, {"use_rslora", "rslora"}};
-  const std::set<std::string_view> refused{"use_dora", "use_qalora", "lora_bias"};
   OptionValues options;
   for (const auto& [theirs, ours] : taken)
     if (const auto found = fields.find(theirs); found != fields.end()) options.emplace(ours, found->second);
-  for (const auto& [name, value] : fields)
-    if (refused.contains(name) && flag_in(value) == true)
-      reject("{}: expected an adapter without `{}`, which is not computed here", origin, name);
-  if (const auto bias = fields.find("bias"); bias != fields.end() && bias->second != Tree("none"))
-    reject("{}: expected `bias: none`, got {}; train biases with `freeze.train: [\"@bias\"]` beside the adapter",
-           origin, to_yaml(bias->second));
   // pissa, olora, corda and eva take a part out of the base's weights as they load.
   if (const auto initial = fields.find("init_lora_weights"); initial != fields.end())
     if (const Tree& name = initial->second; name.quoted && name.text != "gaussian" && name.text != "orthogonal")
@@ -232,6 +224,10 @@ AdapterKind kind(Trains trains) {
             return std::make_unique<ConvLora>(layer, options.as<LoraOptions>(), trains);
           },
           .peft_type = file_type,
+          .peft_keys = {"r", "lora_alpha", "lora_dropout", "use_rslora", "rank_pattern", "alpha_pattern",
+                        "init_lora_weights", "bias", "modules_to_save", "ensure_weight_tying", "target_modules",
+                        "exclude_modules", "layers_to_transform", "layers_pattern", "fan_in_fan_out", "megatron_core",
+                        "qalora_group_size"},
           .peft_patterns = {{"rank_pattern", "r"}, {"alpha_pattern", "lora_alpha"}},
           .to_peft = to_peft,
           .from_peft = from_peft};

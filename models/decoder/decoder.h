@@ -27,8 +27,8 @@ class Decoder final : public LanguageModel {
   std::int64_t layers() const override { return options_.layers; }
   std::int64_t positions() const override { return options_.positions_count; }
   double soft_cap() const override { return options_.soft_cap; }
-  std::string_view repeated_by(std::string_view stored) const override {
-    return options_.tied && stored == "lm_head.weight" ? "model.embed_tokens.weight" : "";
+  TiedHead tied_head() const override {
+    return options_.tied ? TiedHead{"lm_head.weight", "model.embed_tokens.weight"} : TiedHead{};
   }
   Tensor read(std::span<const std::int64_t> tokens, KeyValueCache& cache) override;
 

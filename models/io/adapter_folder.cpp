@@ -3,6 +3,7 @@
 #include "core/file.h"
 #include "models/io/json_fields.h"
 #include "models/io/weights.h"
+#include "models/language_model.h"
 
 #include <fmt/ranges.h>
 
@@ -19,15 +20,14 @@ namespace {
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr std::string_view prefix = "base_model.model.";
+constexpr std::string_view prefix = "base_model.model.", base_layer = ".base_layer";
 
 /// The model's name of a stored tensor; PEFT calls a layer below an adapter `base_layer`.
 std::string own_name(std::string_view stored) {
   if (stored.starts_with(prefix)) stored.remove_prefix(prefix.size());
-  constexpr std::string_view below = ".base_layer";
-  const std::size_t at = stored.find(std::string(below) + ".");
+  const std::size_t at = stored.find(std::string(base_layer) + ".");
   if (at == std::string_view::npos) return std::string(stored);
-  return fmt::format("{}{}", stored.substr(0, at), stored.substr(at + below.size()));
+  return fmt::format("{}{}", stored.substr(0, at), stored.substr(at + base_layer.size()));
 }
 
 /// Flags, numbers and texts of the configuration.
@@ -53,6 +53,18 @@ std::string kind_of(const std::string& type, std::string_view origin) {
     known.insert(nn::adapters().get(name).peft_type);
   }
   reject("{}: expected an adapter of type {}, got {}", origin, fmt::join(known, " or "), type);
+}
+
+/// Refuses keys that say something which is not computed here.
+void refuse_unknown(const ordered_json& json, const std::vector<std::string_view>& known, std::string_view origin) {
+  constexpr std::string_view of_all[] = {"peft_type",      "task_type", "base_model_name_or_path",
+                                         "inference_mode", "revision",  "auto_mapping",
+                                         "peft_version"};
+  for (const auto& [key, value] : json.items()) {
+    const bool says_nothing = value.empty() || value == false || value == "";
+    if (!says_nothing && std::ranges::find(known, key) == known.end() && std::ranges::find(of_all, key) == end(of_all))
+      reject("{}: expected no `{}`, which is not computed here, got {}", origin, key, value.dump());
+  }
 }
 
 /// The place that the tensor `name` of an adapter belongs to; null: none.
@@ -98,10 +110,15 @@ std::vector<NamedTensor> renamed(const std::vector<AdapterPlace>& places, const 
 }
 
 /// The layer of a tensor of an adapter.
-std::string module_of(const std::string& name) { return name.substr(0, name.rfind(".lora_")); }
+std::string layer_of(const std::string& name) { return name.substr(0, name.rfind(".lora_")); }
 
 bool in_head(const Model& model, std::string_view name) {
   return std::ranges::any_of(model.heads(), [&](const std::string& head) { return belongs_to(name, head); });
+}
+
+LanguageModel::TiedHead tied_head_of(const Model& model) {
+  const auto* const language_model = dynamic_cast<const LanguageModel*>(&model);
+  return language_model == nullptr ? LanguageModel::TiedHead{} : language_model->tied_head();
 }
 
 std::set<std::string, std::less<>> adapter_names(const Model& model) {
@@ -128,11 +145,7 @@ AdapterFolder::AdapterFolder(const fs::path& folder, std::vector<TensorNames> ta
   if (const auto task = json.find("task_type"); task != json.end() && task->is_string())
     task_type_ = task->get<std::string>();
   kind_ = kind_of(text_in(json, "peft_type", origin()), origin());
-  // Each gives other results than adapters on the layers that the file has.
-  for (const char* const key :
-       {"layer_replication", "alora_invocation_tokens", "trainable_token_indices", "target_parameters"})
-    if (json.contains(key) && json.at(key).is_structured() && !json.at(key).empty())
-      reject("{}: expected no `{}`, which is not supported", origin(), key);
+  refuse_unknown(json, nn::adapters().get(kind_).peft_keys, origin());
   fields_ = fields_of(json);
   settings_ = nn::adapters().get(kind_).from_peft(fields_, origin());
   read_patterns(json);
@@ -197,7 +210,7 @@ AdapterOptions AdapterFolder::options(const Model& model, std::string_view kind)
     const AdapterPlace* const place = place_of(places, name);
     if (place == nullptr) continue;
     targets.insert(place->path);
-    const std::string module = module_of(own_name(entry.name));
+    const std::string module = layer_of(own_name(entry.name));
     std::optional<OptionValues> own = settings_of(module);
     const auto [before, is_first] = layers.try_emplace(place->path, own);
     if (!is_first && before->second != own)
@@ -231,10 +244,17 @@ LoadedAdapter AdapterFolder::check(const Model& model, Head head) const {
   std::set<std::string, std::less<>> missing = adapter_names(model);
   LoadedAdapter loaded;
   std::string differences;
+  const auto [head_copy, table] = tied_head_of(model);
+  std::string stored_copy, stored_table;
   for (const SafetensorsEntry& entry : weights_.entries()) {
     const std::string name = name_in(model, entry.name);
     const auto found = own.find(name);
     missing.erase(name);
+    if (!table.empty() && name == table) stored_table = entry.name;
+    if (!table.empty() && name == head_copy) {
+      stored_copy = entry.name;
+      continue;
+    }
     if (found == own.end()) {
       differences += fmt::format("\n  unknown to the model: {} {}", entry.name, entry.shape);
       continue;
@@ -253,6 +273,10 @@ LoadedAdapter AdapterFolder::check(const Model& model, Head head) const {
       differences +=
           fmt::format("\n  {}: expected {}, got {} {}", name, tensor.shape(), entry.stored_dtype, entry.shape);
   }
+  const bool one_table = !stored_copy.empty() && !stored_table.empty() &&
+                         has_same_values(weights_.load(stored_copy), weights_.load(stored_table));
+  if (!one_table && !(stored_copy.empty() && stored_table.empty()))  // PEFT has two unless ensure_weight_tying is set
+    differences += fmt::format("\n  {} and {} are one table: expected both, with equal values", table, head_copy);
   for (const std::string& name : missing) differences += fmt::format("\n  missing in the file: {}", name);
   if (!differences.empty()) reject("{} does not fit the model:{}", weights_.path().string(), differences);
   if (loaded.new_head) std::erase_if(loaded.names, [&](const auto& one) { return in_head(model, one.first); });
@@ -278,30 +302,59 @@ void write_adapter(const fs::path& folder, const Model& model, const TensorNames
   const nn::AdapterKind& kind = nn::adapters().get(adaptation.kind);
   const std::vector<AdapterPlace> places = adapter_places(model);
   const std::set<std::string, std::less<>> adapters = adapter_names(model);
+  const LanguageModel::TiedHead tied = tied_head_of(model);
+  const std::vector<NamedTensor> state = adapted_state(model);
   std::set<std::string, std::less<>> targets, saved;  // the latter below the adapters, as PEFT's modules_to_save
   std::map<std::string, std::string, std::less<>> places_of_targets;  // by their name
   std::vector<NamedTensor> stored;
   bool transposed = false;  // whether a layer's weight is [in, out] there
-  for (const auto& [name, tensor] : adapted_state(model)) {
-    const bool of_adapter = adapters.contains(name);
-    for (auto& [theirs, part] :
-         names == nullptr ? std::vector{NamedTensor(name, tensor)} : renamed(places, name, tensor, *names)) {
-      const std::string module = theirs.substr(0, theirs.rfind(of_adapter ? ".lora_" : "."));
-      if (of_adapter && names != nullptr)
+  std::string_view biases = "none";
+  const bool has_tied = std::ranges::any_of(state, [&](const auto& one) { return one.first == tied.parameter; });
+  const auto theirs_of = [&](const std::string& name, const Tensor& tensor) {
+    return names == nullptr ? std::vector{NamedTensor(name, tensor)} : renamed(places, name, tensor, *names);
+  };
+  for (const auto& [name, tensor] : state) {
+    if (!adapters.contains(name)) continue;
+    for (const auto& [theirs, part] : theirs_of(name, tensor)) {
+      const std::string module = layer_of(theirs);
+      if (names != nullptr)
         if (const auto weight = names->ours(module + ".weight")) transposed = transposed || weight->transposed;
-      (of_adapter ? targets : saved).insert(module);
-      if (of_adapter) places_of_targets.emplace(module, place_of(places, name)->path);
+      targets.insert(module);
+      places_of_targets.emplace(module, place_of(places, name)->path);
       stored.emplace_back(std::string(prefix) + theirs, part);
     }
+  }
+  std::set<std::string_view> whole;  // modules that are stored as a whole
+  for (const auto& [name, tensor] : state)
+    if (!adapters.contains(name) && !is_bias(name)) whole.insert(module_of(name));
+  if (has_tied) whole.insert(module_of(tied.name));
+  const auto save = [&](const std::string& name, const Tensor& tensor) {
+    for (const auto& [theirs, part] : theirs_of(name, tensor)) {
+      const std::string module = theirs.substr(0, theirs.rfind('.'));
+      if (whole.contains(module_of(name))) {
+        saved.insert(module);
+        stored.emplace_back(std::string(prefix) + theirs, part);
+        continue;
+      }
+      const bool adapted = targets.contains(module);  // in PEFT the bias is then of the layer below
+      biases = adapted && biases != "all" ? "lora_only" : "all";
+      stored.emplace_back(fmt::format("{}{}{}.bias", prefix, module, adapted ? base_layer : ""), part);
+    }
+  };
+  for (const auto& [name, tensor] : state) {
+    if (adapters.contains(name)) continue;
+    save(name, tensor);
+    if (name == tied.parameter) save(std::string(tied.name), tensor);
   }
   ordered_json json{{"peft_type", kind.peft_type},
                     {"base_model_name_or_path", adaptation.base},
                     {"task_type", task_type.empty() ? ordered_json() : ordered_json(task_type)},
                     {"inference_mode", true},
-                    {"bias", "none"},
+                    {"bias", biases},
                     {"fan_in_fan_out", transposed},
                     {"target_modules", targets},
-                    {"modules_to_save", saved}};
+                    {"modules_to_save", saved},
+                    {"ensure_weight_tying", has_tied}};
   const auto fields = [&](const OptionValues& settings) {
     return kind.to_peft(read_options("adapter " + adaptation.kind, kind.options, settings));
   };

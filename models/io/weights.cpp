@@ -147,11 +147,10 @@ LoadedWeights judge_head(const Model& model, const WeightFiles& file, const Load
 bool repeats(const Model& model, const WeightFiles& file, const std::string& prefix, const SafetensorsEntry& entry) {
   const auto* const language_model = dynamic_cast<const LanguageModel*>(&model);
   if (language_model == nullptr) return false;
-  const std::string_view own = language_model->repeated_by(std::string_view(entry.name).substr(prefix.size()));
+  const auto [name, own] = language_model->tied_head();
   const std::string first = fmt::format("{}{}", prefix, own);
-  if (own.empty() || !file.contains(first)) return false;
-  const Tensor a = file.load(first).to(DType::f32), b = file.load(entry.name).to(DType::f32);
-  if (!(a.shape() == b.shape()) || std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) != 0)
+  if (name.empty() || std::string_view(entry.name).substr(prefix.size()) != name || !file.contains(first)) return false;
+  if (!has_same_values(file.load(first), file.load(entry.name)))
     reject(
         "{}: {} and {} differ, and the model has one table in their place (`tie_word_embeddings` true): set it false "
         "to take both",
@@ -215,6 +214,11 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
 }
 
 }  // namespace
+
+bool has_same_values(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.to(DType::f32), y = b.to(DType::f32);
+  return x.shape() == y.shape() && std::memcmp(x.raw(), y.raw(), static_cast<std::size_t>(x.bytes())) == 0;
+}
 
 std::vector<NamedTensor> state_of(const Module& model) {
   std::vector<NamedTensor> state;

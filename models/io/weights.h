@@ -41,6 +41,9 @@ WeightFormats stored_formats(const Model& model, const WeightFiles& file, const 
 /// where a value is not finite.
 LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOptions& options = {});
 
+/// Whether shapes and values in f32, of any stored type, are equal. Both are on the CPU.
+bool has_same_values(const Tensor& a, const Tensor& b);
+
 /// Parameters and buffers by name; the tensors are the model's own.
 std::vector<NamedTensor> state_of(const Module& model);
 

@@ -10,6 +10,7 @@
 #include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 
@@ -411,7 +412,8 @@ TEST_CASE("adapter folders: rank and alpha of a layer are those of the first pat
   const std::unique_ptr<Model> plain = make(tiny_vit());
   merge(*model, *plain);
   CHECK(largest_difference(logits(*plain), expected) < 1e-5);
-  write_file(folder / "adapter_config.json", text.substr(0, text.find("\"rank_pattern\"")) + "\"r2\": 1}");
+  write_file(folder / "adapter_config.json",
+             text.substr(0, text.find("\"rank_pattern\"")) + "\"layers_pattern\": null}");
   test::check_says(error_of([&] { read(); }), "query.lora_A.weight: expected [2, 24]");
 }
 
@@ -451,6 +453,28 @@ TEST_CASE("adapter folders: written and read, the values are the same, and only 
     add_adapters(*deeper, {.kind = "lora", .settings = {{"rank", 3.0}}, .targets = {"qkv", "fc2"}});
     test::check_says(error_of([&] { read.load(*deeper); }), "missing in the file: blocks.3.attn.qkv.lora_A.weight");
   }
+  SUBCASE("biases beside adapters are stored alone, other trained parameters with the rest of their module") {
+    const std::unique_ptr<Model> trained =
+        adapted(tiny_vit(), {.kind = "lora", .settings = {}, .targets = {"qkv"}},
+                {.train = {"*.qkv.bias", "norm.weight", "blocks.0.norm1.bias"}, .freeze = {}});
+    fill_adapters(*trained);
+    for (Parameter* const parameter : trained->parameters())
+      if (parameter->trainable() && is_bias(parameter->path())) parameter->tensor().fill(0.3);
+    const TemporaryFolder beside;
+    write_adapter(beside.path(), *trained);
+    const SafetensorsFile stored(beside / "adapter_model.safetensors");
+    for (const char* const name :
+         {"blocks.1.attn.qkv.base_layer.bias", "blocks.0.norm1.bias", "norm.weight", "norm.bias"})
+      CHECK(stored.contains(fmt::format("base_model.model.{}", name)));
+    const auto config = nlohmann::json::parse(read_file(beside / "adapter_config.json"));
+    CHECK(config.at("bias") == "all");
+    CHECK(config.at("modules_to_save") == nlohmann::json::array({"norm"}));
+    const std::unique_ptr<Model> again = make(tiny_vit());
+    const AdapterFolder folder_beside(beside.path());
+    add_adapters(*again, folder_beside.options(*again));
+    folder_beside.load(*again);
+    CHECK(logits(*again) == logits(*trained));
+  }
   SUBCASE("what is not computed is refused") {
     std::string text = read_file(folder / "adapter_config.json");
     const auto with = [&](const std::string& more) {
@@ -459,6 +483,9 @@ TEST_CASE("adapter folders: written and read, the values are the same, and only 
     };
     test::check_says(with("\"use_dora\": true"), "use_dora");
     test::check_says(with("\"alora_invocation_tokens\": [1, 2]"), "alora_invocation_tokens");
+    test::check_says(with("\"trainable_token_indices\": {\"embed_tokens\": [1]}"), "trainable_token_indices");
+    test::check_says(with("\"lora_bias\": true"), "lora_bias");
+    test::check_says(with("\"of_another_version\": 3"), "of_another_version");
     test::check_says(with("\"init_lora_weights\": \"pissa_niter_4\""), "pissa_niter_4");
     test::check_says(with("\"alpha_pattern\": {\"(qkv\": 3}"), "(qkv");
     test::check_says(with("\"rank_pattern\": {\"qkv\": \"3\"}"), "rank_pattern");
@@ -475,8 +502,7 @@ TEST_CASE("an adapter on weights in few bits has the gradients that it has on th
       CAPTURE(type);
       const AdapterOptions options{.kind = "lora", .settings = {{"rank", 2}}, .targets = all_linear};
       const std::unique_ptr<Model> shape = adapted(description, options, {}, {.device = Device::meta});
-      const auto formats =
-          std::make_shared<const WeightFormats>(weight_formats(*shape, {std::span(&type, 1)}));
+      const auto formats = std::make_shared<const WeightFormats>(weight_formats(*shape, {std::span(&type, 1)}));
       const std::unique_ptr<Model> coded = adapted(description, options, {}, {.formats = formats}),
                                    decoded = adapted(description, options);
       std::int64_t in_few_bits = 0, bytes = 0;

@@ -112,6 +112,14 @@ TEST_CASE("generate: an adapter on a base in few bits goes on as its merged mode
   };
   CHECK(of("tuned/last") == of("merged"));
   CHECK(of("tuned/last") != of("model"));
+  // The same as a folder of PEFT, alone and as what another run begins with.
+  run(folder, {"export", "tuned", "peft", "--adapter"});
+  CHECK(read_json(folder / "peft/adapter_config.json").at("task_type") == "CAUSAL_LM");
+  write_file(folder / "peft/tokenizer.json", folder.tokenizer);
+  CHECK(of("peft") == of("merged"));
+  folder.train({"model.from=base/last", "adapter.from=peft", "optimizer.lr=0", "output.dir=again"});
+  write_file(folder / "again/last/tokenizer.json", folder.tokenizer);
+  CHECK(of("again/last") == of("merged"));
 }
 
 TEST_CASE("generate: a run keeps the tokenizer, template and ids that it was trained with") {

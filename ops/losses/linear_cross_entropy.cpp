@@ -1,10 +1,12 @@
 #include "ops/losses/linear_cross_entropy.h"
 
+#include "core/coded/codec.h"
 #include "core/math.h"
 #include "core/planned_device.h"
 #include "ops/arithmetic/arithmetic_kernels.h"
 #include "ops/kernels/rowwise.h"
-#include "ops/losses/soft_cap.h"
+#include "ops/losses/class_formulas.h"
+#include "ops/losses/class_sums.h"
 #include "ops/operand.h"
 #include "ops/products/gemm.h"
 #include "ops/products/linear_kernels.h"
@@ -12,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -35,40 +38,12 @@ C log_sum_of(std::int64_t n, const C* z) {
   return largest + std::log(sum);
 }
 
-template <class C>
-void losses_on_cpu(double smoothing, std::int64_t ignored, const Tensor& logits, const Tensor& labels,
-                   const Tensor& losses, const Tensor& sum) {
-  const std::int64_t n = logits.shape().back();
-  const auto kept = static_cast<C>(1 - smoothing), uniform = static_cast<C>(smoothing / static_cast<double>(n));
-  const C* const z = logits.data<C>();
-  const auto* const label = labels.data<std::int64_t>();
-  C* const loss = losses.data<C>();
-  parallel_for(labels.count(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      loss[row] = C(0);
-      if (label[row] == ignored) continue;
-      const C* const in = z + row * n;
-      const C log_sum = log_sum_of(n, in);
-      loss[row] = kept * (log_sum - in[label[row]]);
-      if (uniform != 0)
-        loss[row] += uniform * sum_of(
-                                   n, [log_sum](const auto& v) { return log_sum - v; }, in);
-    }
-  });
-  for (std::int64_t row = 0; row < labels.count(); ++row) *sum.data<double>() += static_cast<double>(loss[row]);
-}
-
-/// The derivative of a soft cap where it has the value `capped`. bound: 1 / cap, or 0 if there is none.
-template <class C>
-C slope_of_cap(C bound, C capped) {
-  return C(1) - (bound * capped) * (bound * capped);
-}
 /// From logits z [n] to scale · (softmax - uniform), before the soft cap. Not inlined: with its arguments in memory
 /// that z may overlap, GCC kept the loop scalar.
 template <class C>
 [[gnu::noinline]] void row_gradient_of(std::int64_t n, C log_sum, C scale, C uniform, C bound, C* z) {
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) z[i] = scale * slope_of_cap(bound, z[i]) * (math::exp(z[i] - log_sum) - uniform);
+  for (std::int64_t i = 0; i < n; ++i) z[i] = scale * formula::slope_of_cap(bound, z[i]) * (math::exp(z[i] - log_sum) - uniform);
 }
 
 template <class C>
@@ -77,7 +52,7 @@ void gradient_on_cpu(double smoothing, std::int64_t ignored, double soft_cap, co
   const std::int64_t n = logits.shape().back();
   const auto kept = static_cast<C>(1 - smoothing), uniform = static_cast<C>(smoothing / static_cast<double>(n));
   const C scale = *dy.data<C>() / static_cast<C>(std::max<std::int64_t>(1, counted_rows(all_labels, ignored)));
-  const C bound = soft_cap == 0 ? C(0) : static_cast<C>(1 / soft_cap);
+  const C bound = formula::bound_of_cap<C>(soft_cap);
   C* const z = logits.data<C>();
   const auto* const label = labels.data<std::int64_t>();
   parallel_for(labels.count(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
@@ -87,7 +62,7 @@ void gradient_on_cpu(double smoothing, std::int64_t ignored, double soft_cap, co
         std::fill_n(in, n, C(0));
         continue;
       }
-      const C of_label = scale * kept * slope_of_cap(bound, in[label[row]]);
+      const C of_label = scale * kept * formula::slope_of_cap(bound, in[label[row]]);
       row_gradient_of(n, log_sum_of(n, in), scale, uniform, bound, in);
       in[label[row]] -= of_label;
     }
@@ -110,12 +85,6 @@ const RegisterKernel cpu_check{
         if ((label[i] < 0 || label[i] >= classes) && label[i] != ignored)
           reject("the label of token {} is {}: with {} classes it has to lie in 0 to {}, or be {} to be left out", i,
                  label[i], classes, classes - 1, ignored);
-    }};
-const RegisterKernel cpu_losses{
-    linear_cross_entropy_loss, DeviceKind::cpu,
-    [](double smoothing, std::int64_t ignored, const Tensor& logits, const Tensor& labels, const Tensor& losses,
-       const Tensor& sum) {
-      with_type(logits, [&]<class C>(Type<C>) { losses_on_cpu<C>(smoothing, ignored, logits, labels, losses, sum); });
     }};
 const RegisterKernel cpu_mean{linear_cross_entropy_mean, DeviceKind::cpu,
                               [](std::int64_t ignored, const Tensor& labels, const Tensor& sum, const Tensor& loss) {
@@ -145,11 +114,11 @@ const RegisterKernel cpu_scale_by{scale_by, DeviceKind::cpu,
                                     });
                                   }};
 
-/// Rows of x whose logits exist at a time.
-struct LogitBlock {
-  Tensor x, labels, logits;            // [n, K], [n], [n, V] in the compute type
-  std::int64_t begin;                  // the first row, if they follow each other
-  std::span<const std::int64_t> rows;  // otherwise: the numbers of the first of them; the rest counts nothing
+/// Rows of x that go through the classes together.
+struct LogitRows {
+  Tensor x, labels;                    // [n, K], [n]
+  std::int64_t begin, count;           // the first row, and those that are computed: n but for the first block's end
+  std::span<const std::int64_t> rows;  // if they do not follow each other: their numbers
 };
 
 /// The rows that count, on the CPU; on other devices, where labels cannot be read, all.
@@ -165,20 +134,17 @@ class CountedRows {
   std::int64_t count() const { return static_cast<std::int64_t>(rows_.size()); }
   bool are_all() const { return count() == labels_.count(); }
 
-  /// Calls f(LogitBlock) for all of them.
+  /// Calls f(LogitRows) for all of them, `step` at a time. The first block has `step` rows, so that what it takes is
+  /// known without the labels: those beyond its count are zeros and count nothing.
   template <class F>
-  void for_logits(const Operand& x, const Tensor& weight, const Tensor& bias, double soft_cap, const F& f) const {
-    const std::int64_t classes = weight.shape()[0], step = std::min(labels_.count(), logit_rows(classes));
-    const Tensor memory = workspace({step, classes}, compute_type(x.dtype()));
+  void for_rows(const Operand& x, std::int64_t step, const F& f) const {
     const bool gathers = !computes_on_cuda(labels_.device());
     const Tensor some = gathers ? workspace({step, x.shape().back()}, x.dtype()) : Tensor();
     const Tensor some_labels = gathers ? workspace({step}, DType::i64) : Tensor();
     for (std::int64_t first = 0; first < count(); first += step) {
-      const std::int64_t n = std::min(step, count() - first);
-      // The first block has all its rows, so that what it takes is known without the labels.
-      const std::int64_t height = first == 0 ? step : n;
+      const std::int64_t n = std::min(step, count() - first), height = first == 0 ? step : n;
       const std::span rows = std::span(rows_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(n));
-      LogitBlock block{.x = {}, .labels = {}, .logits = memory.leading(0, height), .begin = rows.front(), .rows = {}};
+      LogitRows block{.x = {}, .labels = {}, .begin = rows.front(), .count = n, .rows = {}};
       if (n == height && rows.back() - rows.front() + 1 == n) {
         block.x = x.rows(block.begin, block.begin + n);
         block.labels = labels_.leading(block.begin, block.begin + n);
@@ -188,8 +154,6 @@ class CountedRows {
         block.labels = some_labels.leading(0, height);
         gather(x, rows, step, block);
       }
-      gemm(Matrix(block.x), Matrix(weight).t(), Matrix(block.logits), {.bias = bias});
-      if (soft_cap != 0) cap_logits(block.logits.device(), soft_cap, block.logits);
       f(block);
     }
   }
@@ -200,7 +164,7 @@ class CountedRows {
   }
   /// Copies rows and their labels into the block; those that it has beyond are zeros and count nothing. At most `most`
   /// rows of x are decoded at a time.
-  void gather(const Operand& x, std::span<const std::int64_t> rows, std::int64_t most, const LogitBlock& block) const {
+  void gather(const Operand& x, std::span<const std::int64_t> rows, std::int64_t most, const LogitRows& block) const {
     most = std::min(most, x.block_rows());
     const std::int64_t row_bytes = x.shape().back() * size_of(x.dtype());
     for (std::size_t i = 0; i < rows.size();) {
@@ -226,14 +190,12 @@ class CountedRows {
   std::vector<std::int64_t> rows_;
 };
 
-/// The gradient of the block's rows of x, from that of its logits, written or added to their places in `all`. Gathered
+/// Puts the gradient of the block's rows of x, which `make(to, add)` writes or adds, at their places in `all`. Gathered
 /// rows are overwritten.
-void add_input_gradient(const LogitBlock& block, const Tensor& weight, bool add, const Tensor& all) {
-  if (block.rows.empty()) {
-    const Tensor to = all.row_range(block.begin, block.begin + block.logits.rows());
-    return gemm(Matrix(block.logits), Matrix(weight), Matrix(to), {.add = add});
-  }
-  gemm(Matrix(block.logits), Matrix(weight), Matrix(block.x));
+template <class Make>
+void put_rows(const LogitRows& block, bool add, const Tensor& all, const Make& make) {
+  if (block.rows.empty()) return make(all.row_range(block.begin, block.begin + block.count), add);
+  make(block.x, false);
   for (std::size_t i = 0; i < block.rows.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
     const Tensor row = block.x.row_range(at, at + 1), to = all.row_range(block.rows[i], block.rows[i] + 1);
@@ -243,6 +205,55 @@ void add_input_gradient(const LogitBlock& block, const Tensor& weight, bool add,
       to.copy_from(row);
   }
 }
+
+/// Rows and classes whose logits exist at a time in forward: blocks of the weight are read, decoded or rounded once for
+/// all rows, and are in cache for the second product.
+struct ForwardBlocks {
+  ForwardBlocks(std::int64_t all_rows, const Tensor& w, DType type) {
+    const bool on_gpu = computes_on_cuda(w.device());
+    const std::int64_t classes = w.shape()[0], width = w.shape()[1];
+    converts = w.is_coded() ? !(w.format().code == WeightCode::bf16 && type == DType::bf16) : w.dtype() != type;
+    rows = std::min<std::int64_t>(all_rows, on_gpu ? 2048 : 1024);
+    // Elements of logits and of the weight: products reach their speed from about 4,096 classes on.
+    const std::int64_t logits = (on_gpu ? 16 : 4) << 20, converted = (on_gpu ? 32 : 2) << 20;
+    const std::int64_t most = std::min(logits / rows, converts ? converted / width : logits);
+    this->classes = std::min(classes, std::max<std::int64_t>(512, most / 64 * 64));
+  }
+  std::int64_t rows, classes;
+  bool converts;  // the weight has another type than x
+};
+
+/// The classes of a weight [V, K], block by block.
+class ClassBlocks {
+ public:
+  ClassBlocks(const Tensor& w, DType type, const ForwardBlocks& blocks) : classes_(w.shape()[0]), step_(blocks.classes) {
+    if (blocks.converts)
+      memory_ = Tensor::empty({step_, w.shape()[1]}, type, w.device(), Purpose::workspace), coded_ = w;
+    else
+      plain_ = w.is_coded() ? w.as_bf16().reshape(w.shape()) : w;
+  }
+  /// Calls f(first class, weight [n, K] in the type of x).
+  template <class F>
+  void for_each(const F& f) const {
+    for (std::int64_t first = 0; first < classes_; first += step_) {
+      const std::int64_t end = std::min(classes_, first + step_);
+      if (plain_.defined()) {
+        f(first, plain_.leading(first, end));
+        continue;
+      }
+      const Tensor block = memory_.leading(0, end - first);
+      if (coded_.is_coded())
+        decode(coded_, CodedPart{first, end - first, 0, block.shape()[1]}, block);
+      else
+        block.copy_from(coded_.leading(first, end));
+      f(first, block);
+    }
+  }
+
+ private:
+  std::int64_t classes_, step_;
+  Tensor plain_, coded_, memory_;
+};
 
 /// The loss. `gradient`, if not null, becomes that of x for a gradient of the loss of N.
 Tensor loss_of(const LinearCrossEntropy& how, const Tensor& x, const Tensor& w, const Tensor& bias,
@@ -256,23 +267,51 @@ Tensor loss_of(const LinearCrossEntropy& how, const Tensor& x, const Tensor& w, 
          "linear_cross_entropy: expected a smoothing in [0, 1], got {}", how.label_smoothing);
   expect(how.soft_cap >= 0, "linear_cross_entropy: expected a soft cap from 0, got {}", how.soft_cap);
   const Device device = x.device();
-  const std::int64_t classes = w.shape()[0], step = std::min(x.rows(), logit_rows(classes));
+  const std::int64_t classes = w.shape()[0], width = w.shape()[1];
   check_token_labels(device, labels, classes, how.ignored);
+  const ClassTargets targets{classes, how.ignored, how.label_smoothing, how.soft_cap};
   const CountedRows counted(labels, how.ignored);
   const DType compute = compute_type(x.dtype());
-  Tensor loss = Tensor::empty({}, compute, device), of_loss;
-  const Tensor sum = Tensor::zeros({}, DType::f64, device, Purpose::workspace);
-  const Tensor losses = Tensor::empty({step}, compute, device, Purpose::workspace);
+  const ForwardBlocks blocks(x.rows(), w, x.dtype());
+  const ClassBlocks weights(w, x.dtype(), blocks);
+  const auto workspace = [&](const Shape& shape, DType dtype) {
+    return Tensor::empty(shape, dtype, device, Purpose::workspace);
+  };
+  Tensor loss = Tensor::empty({}, compute, device), scale, running, of_labels;
+  const Tensor sum = Tensor::zeros({}, DType::f64, device, Purpose::workspace),
+               sums = workspace({class_sum_count * blocks.rows}, compute),
+               memory = workspace({blocks.rows * blocks.classes}, compute);
   if (gradient != nullptr) {
     *gradient = (counted.are_all() ? Tensor::empty : Tensor::zeros)(x.shape(), x.dtype(), device, Purpose::transient);
-    of_loss = Tensor::full({}, static_cast<double>(x.rows()), compute, device, Purpose::workspace);
+    running = workspace({blocks.rows, width}, compute);
+    of_labels = workspace({blocks.rows, width}, compute);
+    scale = workspace({}, compute);
+    const Tensor all = Tensor::full({}, static_cast<double>(x.rows()), DType::f64, device, Purpose::workspace);
+    linear_cross_entropy_mean(device, how.ignored, labels, all, scale);
   }
-  counted.for_logits(Operand(x), w, bias, how.soft_cap, [&](const LogitBlock& block) {
-    linear_cross_entropy_loss(device, how.label_smoothing, how.ignored, block.logits, block.labels, losses, sum);
+  bool is_first = true;  // of all blocks
+  counted.for_rows(Operand(x), blocks.rows, [&](const LogitRows& block) {
+    const std::int64_t height = block.x.rows();
+    const Tensor own_sums = sums.leading(0, class_sum_count * height).reshape({class_sum_count, height});
+    own_sums.fill(0);
+    own_sums.leading(0, 1).fill(-std::numeric_limits<double>::infinity());  // ClassSum::largest
+    weights.for_each([&](std::int64_t first, const Tensor& weight) {
+      const std::int64_t n = std::exchange(is_first, false) ? height : block.count, own = weight.shape()[0];
+      const Tensor logits = memory.leading(0, n * own).reshape({n, own}), own_labels = block.labels.leading(0, n);
+      const Tensor before = gradient != nullptr && first > 0 ? running.leading(0, n) : Tensor();
+      gemm(Matrix(block.x.leading(0, n)), Matrix(weight).t(), Matrix(logits),
+           {.bias = bias.defined() ? bias.leading(first, first + own) : Tensor()});
+      if (how.soft_cap != 0) cap_logits(device, how.soft_cap, logits);
+      absorb_classes(device, targets, first, gradient != nullptr, own_labels, logits, own_sums, before);
+      if (gradient == nullptr) return;
+      gemm(Matrix(logits), Matrix(weight), Matrix(running.leading(0, n)), {.add = first > 0});
+      take_label_rows(device, first, own_labels, weight, of_labels.leading(0, n));
+    });
+    add_class_losses(device, targets, block.labels, own_sums, sum);
     if (gradient == nullptr) return;
-    linear_cross_entropy_gradient(device, how.label_smoothing, how.ignored, how.soft_cap, of_loss, block.labels, labels,
-                                  block.logits);
-    add_input_gradient(block, w, false, *gradient);
+    put_rows(block, false, *gradient, [&](const Tensor& to, bool) {
+      class_gradient(device, targets, scale, block.labels, own_sums, running, of_labels, to);
+    });
   });
   linear_cross_entropy_mean(device, how.ignored, labels, sum, loss);
   return loss;
@@ -308,13 +347,19 @@ void LinearCrossEntropy::backward(Tensor dy, const Saved<LinearCrossEntropy>& sa
   allocate(x, in.shape(), in.dtype(), counted.are_all() && counted.count() > 0);
   allocate(weight, w.shape(), parameters, counted.count() > 0);
   allocate(bias, {w.shape()[0]}, parameters, counted.count() > 0);
-  counted.for_logits(in, w, b, soft_cap, [&](const LogitBlock& block) {
-    linear_cross_entropy_gradient(w.device(), label_smoothing, ignored, soft_cap, dy, block.labels, label,
-                                  block.logits);
-    if (grads.wanted(bias)) sum_rows(w.device(), block.logits, std::exchange(add_bias, true), grads[bias]);
+  const std::int64_t classes = w.shape()[0], step = std::min(in.rows(), logit_rows(classes));
+  const Tensor memory = Tensor::empty({step, classes}, parameters, w.device(), Purpose::workspace);
+  counted.for_rows(in, step, [&](const LogitRows& block) {
+    const Tensor logits = memory.leading(0, block.x.rows());
+    gemm(Matrix(block.x), Matrix(w).t(), Matrix(logits), {.bias = b});
+    if (soft_cap != 0) cap_logits(logits.device(), soft_cap, logits);
+    linear_cross_entropy_gradient(w.device(), label_smoothing, ignored, soft_cap, dy, block.labels, label, logits);
+    if (grads.wanted(bias)) sum_rows(w.device(), logits, std::exchange(add_bias, true), grads[bias]);
     if (grads.wanted(weight))
-      gemm(Matrix(block.logits).t(), Matrix(block.x), Matrix(grads[weight]), {.add = std::exchange(add_weight, true)});
-    if (grads.wanted(x)) add_input_gradient(block, w, add_x, grads[x]);
+      gemm(Matrix(logits).t(), Matrix(block.x), Matrix(grads[weight]), {.add = std::exchange(add_weight, true)});
+    if (grads.wanted(x))
+      put_rows(block, add_x, grads[x],
+               [&](const Tensor& to, bool add) { gemm(Matrix(logits), Matrix(w), Matrix(to), {.add = add}); });
   });
 }
 
@@ -323,6 +368,7 @@ std::int64_t FrozenLinearCrossEntropy::macs(std::span<const Shape> inputs, const
 }
 
 Tensor FrozenLinearCrossEntropy::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
+  expect(loss.label_smoothing == 0, "{}: expected no label smoothing, got {}", name, loss.label_smoothing);
   extra_outputs.resize(1);
   return loss_of(loss, inputs[x], inputs[weight], inputs[bias], inputs[labels], &extra_outputs[gradient]);
 }

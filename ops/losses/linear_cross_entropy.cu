@@ -3,27 +3,10 @@
 #include "core/block.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/map_kernels.h"
-#include "ops/losses/soft_cap.h"
+#include "ops/losses/class_formulas.h"
 
 namespace lacuna::cuda {
 namespace {
-
-/// One block.
-struct AddToSum {
-  static constexpr int threads = 256;
-  struct Shared {
-    double sums[threads / warp_size];
-  };
-  const float* losses;
-  std::int64_t count;
-  double* sum;
-  LACUNA_DEVICE void operator()(const Block<AddToSum>& block) const {
-    double own = 0;
-    for (std::int64_t i = block.thread(); i < count; i += threads) own += static_cast<double>(losses[i]);
-    own = joined_of_block(block, own, block.shared().sums, Plus{});
-    if (block.thread() == 0) *sum += own;
-  }
-};
 
 /// One block.
 struct DivideByCounted {
@@ -64,9 +47,6 @@ struct ScaleBy {
 
 }  // namespace
 
-void add_to_sum(Stream stream, const float* losses, std::int64_t count, double* sum) {
-  run(stream, 1, AddToSum{losses, count, sum});
-}
 void divide_by_counted(Stream stream, const PerCounted& what) { run(stream, 1, DivideByCounted{what}); }
 
 void scale_by(Stream stream, DType type, const float* dy, float factor, std::int64_t count, const void* x, void* y) {

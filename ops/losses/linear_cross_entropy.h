@@ -7,8 +7,8 @@
 namespace lacuna {
 
 /// Cross entropy of softmax(x · weightᵀ + bias) against labels, mean over the rows that count: a scalar [], f32 (f64
-/// for an f64 x); 0 if no row counts. The logits [N, V] exist for a block of rows at a time only (Wijmans et al. 2025,
-/// "Cut your losses in large-vocabulary language models"). x: [N, K] or [1, N, K]; weight: [V, K]; bias: [V],
+/// for an f64 x); 0 if no row counts. The logits [N, V] exist for a block at a time only (Wijmans et al. 2025, "Cut your
+/// losses in large-vocabulary language models"): in forward of 1,024 rows and some classes, in backward of some rows. x: [N, K] or [1, N, K]; weight: [V, K]; bias: [V],
 /// optional; labels: i64 of N elements, each in [0, V), or `ignored` where a row does not count: the CPU computes no
 /// logits for it. Label smoothing as in CrossEntropy. soft_cap, if not 0: logits become soft_cap · tanh(logit /
 /// soft_cap).
@@ -34,8 +34,10 @@ struct LinearCrossEntropy {
   void backward(Tensor dy, const Saved<LinearCrossEntropy>& saved, Grads& grads) const;
 };
 
-/// The same for a weight and a bias that are not trained, in two products in place of three: forward makes the gradient
-/// of x for a gradient of the loss of N, so that f16 holds it, and nothing but it is kept. gradient: as x.
+/// The same for a weight and a bias that are not trained, without label smoothing, in two products in place of three:
+/// forward makes the gradient of x for a gradient of the loss of N, so that f16 holds it, and nothing but it is kept.
+/// gradient: as x. A block of classes goes through both products before the next one is read, as keys and values do in
+/// flash attention.
 struct FrozenLinearCrossEntropy {
   enum Input { x, weight, bias, labels };
   enum ExtraOutput { gradient };
@@ -48,16 +50,12 @@ struct FrozenLinearCrossEntropy {
   void backward(const Tensor& dy, const Saved<FrozenLinearCrossEntropy>& saved, Grads& grads) const;
 };
 
-/// Rows of logits that exist at a time.
+/// Rows of logits that exist at a time in backward.
 std::int64_t logit_rows(std::int64_t classes);
 
 /// Throws Error (the input's fault) if a label is neither in [0, classes) nor `ignored`.
 inline constinit Kernel<void(const Tensor& labels, std::int64_t classes, std::int64_t ignored)> check_token_labels{
     "linear_cross_entropy: check of labels"};
-/// Adds the losses of the rows of logits [n, V] to `sum` f64 [].
-inline constinit Kernel<void(double label_smoothing, std::int64_t ignored, const Tensor& logits, const Tensor& labels,
-                             const Tensor& losses, const Tensor& sum)>
-    linear_cross_entropy_loss{"linear_cross_entropy"};
 /// loss [] = sum / rows that count.
 inline constinit Kernel<void(std::int64_t ignored, const Tensor& labels, const Tensor& sum, const Tensor& loss)>
     linear_cross_entropy_mean{"linear_cross_entropy: mean"};

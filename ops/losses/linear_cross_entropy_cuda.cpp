@@ -5,7 +5,7 @@
 #include "ops/cuda/map.h"
 #include "ops/losses/linear_cross_entropy.h"
 #include "ops/losses/loss_cuda.h"
-#include "ops/losses/soft_cap.h"
+#include "ops/losses/class_formulas.h"
 
 namespace lacuna {
 namespace {
@@ -20,21 +20,6 @@ cuda::Targets targets_of(const Tensor& labels, double smoothing, std::int64_t ig
 
 // The host does not wait for labels: one outside of the classes makes the loss NaN.
 const RegisterKernel cuda_check{check_token_labels, DeviceKind::cuda, [](const Tensor&, std::int64_t, std::int64_t) {}};
-
-const RegisterKernel cuda_losses{linear_cross_entropy_loss, DeviceKind::cuda,
-                                 [](double smoothing, std::int64_t ignored, const Tensor& logits, const Tensor& labels,
-                                    const Tensor& losses, const Tensor& sum) {
-                                   const Stream stream = stream_of(logits.device());
-                                   cuda::row_losses(stream, logits.dtype(),
-                                                    {.logits = logits.data<const std::byte>(),
-                                                     .targets = targets_of(labels, smoothing, ignored),
-                                                     .log_sums = nullptr,
-                                                     .losses = losses.data<float>(),
-                                                     .rows = logits.rows(),
-                                                     .classes = logits.shape().back()});
-                                   cuda::add_to_sum(stream, losses.data<const float>(), logits.rows(),
-                                                    sum.data<double>());
-                                 }};
 
 const RegisterKernel cuda_mean{linear_cross_entropy_mean, DeviceKind::cuda,
                                [](std::int64_t ignored, const Tensor& labels, const Tensor& sum, const Tensor& loss) {

@@ -8,9 +8,6 @@
 
 namespace lacuna::cuda {
 
-/// sum[0] += Σ losses.
-void add_to_sum(Stream stream, const float* losses, std::int64_t count, double* sum);
-
 /// to[0] = value / labels that count, where `value` is of one of two types.
 struct PerCounted {
   const std::int64_t* labels;  // [count]

@@ -65,26 +65,25 @@ void absorb(const ClassTargets& targets, std::int64_t first, bool gradient, cons
       }
       if (label[row] >= first && label[row] < first + n) of.of_label[row] = in[label[row] - first];
       if (targets.label_smoothing != 0)
-        of.logits[row] += sum_of(n, [](const auto& v) { return v; }, in);
+        of.logits[row] += sum_of(
+            n, [](const auto& v) { return v; }, in);
       const C largest = std::max(of.largest[row], max_of(n, in)), keep = std::exp(of.largest[row] - largest);
       of.largest[row] = largest;
-      of.exponentials[row] =
-          keep * of.exponentials[row] +
-          (gradient ? make_exponentials(n, largest, bound, in) : sum_of_exponentials(n, largest, in));
+      of.exponentials[row] = keep * of.exponentials[row] + (gradient ? make_exponentials(n, largest, bound, in)
+                                                                     : sum_of_exponentials(n, largest, in));
       if (before != nullptr && keep != 1)
         for (std::int64_t i = 0; i < width; ++i) before[row * width + i] *= keep;
     }
   });
 }
 
-const RegisterKernel cpu_absorb{
-    absorb_classes, DeviceKind::cpu,
-    [](const ClassTargets& targets, std::int64_t first, bool gradient, const Tensor& labels, const Tensor& logits,
-       const Tensor& sums, const Tensor& running) {
-      with_compute_type(logits.dtype(), [&]<class C>(Type<C>) {
-        absorb<C>(targets, first, gradient, labels, logits, sums, running);
-      });
-    }};
+const RegisterKernel cpu_absorb{absorb_classes, DeviceKind::cpu,
+                                [](const ClassTargets& targets, std::int64_t first, bool gradient, const Tensor& labels,
+                                   const Tensor& logits, const Tensor& sums, const Tensor& running) {
+                                  with_compute_type(logits.dtype(), [&]<class C>(Type<C>) {
+                                    absorb<C>(targets, first, gradient, labels, logits, sums, running);
+                                  });
+                                }};
 
 const RegisterKernel cpu_label_rows{
     take_label_rows, DeviceKind::cpu,

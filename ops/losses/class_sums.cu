@@ -61,7 +61,8 @@ struct Absorb {
       made.set_row(row, classes.count, c, out);
     });
     if (classes.running == nullptr || keep == 1) return;
-    for (std::int64_t i = block.thread(); i < classes.width; i += threads) classes.running[row * classes.width + i] *= keep;
+    for (std::int64_t i = block.thread(); i < classes.width; i += threads)
+      classes.running[row * classes.width + i] *= keep;
   }
 };
 
@@ -144,9 +145,8 @@ void absorb_classes(Stream stream, const ClassRows& rows, const AbsorbedClasses&
 void take_label_rows(Stream stream, DType type, const LabelRows& what) {
   with_cuda_type(type, [&]<class T>(Type<T>) {
     run(stream, what.rows,
-        TakeLabelRows<T>{.what = what,
-                         .weight = {what.weight, what.count * what.width},
-                         .to = {what.to, what.rows * what.width}});
+        TakeLabelRows<T>{
+            .what = what, .weight = {what.weight, what.count * what.width}, .to = {what.to, what.rows * what.width}});
   });
 }
 

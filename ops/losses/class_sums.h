@@ -1,6 +1,6 @@
-// The softmax over many classes of rows whose logits exist for some classes at a time: running sums that are scaled down
-// when a larger logit comes, as attention has them over blocks of keys (Milakov and Gimelshein 2018, "Online normalizer
-// calculation for softmax"; Dao et al. 2022, "FlashAttention").
+// The softmax over many classes of rows whose logits exist for some classes at a time: running sums that are scaled
+// down when a larger logit comes, as attention has them over blocks of keys (Milakov and Gimelshein 2018, "Online
+// normalizer calculation for softmax"; Dao et al. 2022, "FlashAttention").
 #pragma once
 
 #include "core/kernel.h"

@@ -36,9 +36,9 @@ void take_label_rows(Stream stream, DType type, const LabelRows& what);
 void add_class_losses(Stream stream, const ClassRows& rows, double* sum);
 
 struct ClassGradient {
-  const float* scale;                 // [1]
-  const float *running, *of_labels;   // [rows, width]
-  void* to;                           // [rows, width] of a type
+  const float* scale;                // [1]
+  const float *running, *of_labels;  // [rows, width]
+  void* to;                          // [rows, width] of a type
   std::int64_t width;
 };
 void class_gradient(Stream stream, DType type, const ClassRows& rows, const ClassGradient& what);

@@ -43,7 +43,8 @@ C log_sum_of(std::int64_t n, const C* z) {
 template <class C>
 [[gnu::noinline]] void row_gradient_of(std::int64_t n, C log_sum, C scale, C uniform, C bound, C* z) {
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) z[i] = scale * formula::slope_of_cap(bound, z[i]) * (math::exp(z[i] - log_sum) - uniform);
+  for (std::int64_t i = 0; i < n; ++i)
+    z[i] = scale * formula::slope_of_cap(bound, z[i]) * (math::exp(z[i] - log_sum) - uniform);
 }
 
 template <class C>
@@ -206,53 +207,44 @@ void put_rows(const LogitRows& block, bool add, const Tensor& all, const Make& m
   }
 }
 
-/// Rows and classes whose logits exist at a time in forward: blocks of the weight are read, decoded or rounded once for
-/// all rows, and are in cache for the second product.
-struct ForwardBlocks {
-  ForwardBlocks(std::int64_t all_rows, const Tensor& w, DType type) {
-    const bool on_gpu = computes_on_cuda(w.device());
-    const std::int64_t classes = w.shape()[0], width = w.shape()[1];
-    converts = w.is_coded() ? !(w.format().code == WeightCode::bf16 && type == DType::bf16) : w.dtype() != type;
-    rows = std::min<std::int64_t>(all_rows, on_gpu ? 2048 : 1024);
-    // Elements of logits and of the weight: products reach their speed from about 4,096 classes on.
-    const std::int64_t logits = (on_gpu ? 16 : 4) << 20, converted = (on_gpu ? 32 : 2) << 20;
-    const std::int64_t most = std::min(logits / rows, converts ? converted / width : logits);
-    this->classes = std::min(classes, std::max<std::int64_t>(512, most / 64 * 64));
-  }
-  std::int64_t rows, classes;
-  bool converts;  // the weight has another type than x
-};
-
-/// The classes of a weight [V, K], block by block.
+/// A weight [V, K] in forward, by blocks of classes: each is read, decoded or rounded once for all rows that go through
+/// it together, and is in cache for the second product.
 class ClassBlocks {
  public:
-  ClassBlocks(const Tensor& w, DType type, const ForwardBlocks& blocks) : classes_(w.shape()[0]), step_(blocks.classes) {
-    if (blocks.converts)
-      memory_ = Tensor::empty({step_, w.shape()[1]}, type, w.device(), Purpose::workspace), coded_ = w;
-    else
-      plain_ = w.is_coded() ? w.as_bf16().reshape(w.shape()) : w;
+  ClassBlocks(const Tensor& w, DType type, std::int64_t all_rows) : w_(w) {
+    const bool on_gpu = computes_on_cuda(w.device());
+    const std::int64_t all = w.shape()[0], width = w.shape()[1];
+    rows = std::clamp<std::int64_t>(all_rows, 1, on_gpu ? 2048 : 1024);
+    // Elements of logits and of the converted weight: products reach their speed from about 4,096 classes on.
+    const std::int64_t logits = (on_gpu ? 16 : 4) << 20, converted = (on_gpu ? 32 : 2) << 20;
+    const bool is_stored_bf16 = w.is_coded() && w.format().code == WeightCode::bf16 && type == DType::bf16;
+    const bool converts = !is_stored_bf16 && w.dtype() != type;
+    const std::int64_t most = std::min(logits / rows, converts ? converted / width : logits);
+    classes = std::min(all, std::max<std::int64_t>(512, most / 64 * 64));
+    if (is_stored_bf16) w_ = w.as_bf16();
+    if (converts) memory_ = Tensor::empty({classes, width}, type, w.device(), Purpose::workspace);
   }
   /// Calls f(first class, weight [n, K] in the type of x).
   template <class F>
   void for_each(const F& f) const {
-    for (std::int64_t first = 0; first < classes_; first += step_) {
-      const std::int64_t end = std::min(classes_, first + step_);
-      if (plain_.defined()) {
-        f(first, plain_.leading(first, end));
+    for (std::int64_t first = 0; first < w_.shape()[0]; first += classes) {
+      const std::int64_t end = std::min(w_.shape()[0], first + classes);
+      if (!memory_.defined()) {
+        f(first, w_.leading(first, end));
         continue;
       }
       const Tensor block = memory_.leading(0, end - first);
-      if (coded_.is_coded())
-        decode(coded_, CodedPart{first, end - first, 0, block.shape()[1]}, block);
+      if (w_.is_coded())
+        decode(w_, CodedPart{first, end - first, 0, block.shape()[1]}, block);
       else
-        block.copy_from(coded_.leading(first, end));
+        block.copy_from(w_.leading(first, end));
       f(first, block);
     }
   }
+  std::int64_t rows = 0, classes = 0;  // whose logits exist at a time
 
  private:
-  std::int64_t classes_, step_;
-  Tensor plain_, coded_, memory_;
+  Tensor w_, memory_{};
 };
 
 /// The loss. `gradient`, if not null, becomes that of x for a gradient of the loss of N.
@@ -272,8 +264,7 @@ Tensor loss_of(const LinearCrossEntropy& how, const Tensor& x, const Tensor& w, 
   const ClassTargets targets{classes, how.ignored, how.label_smoothing, how.soft_cap};
   const CountedRows counted(labels, how.ignored);
   const DType compute = compute_type(x.dtype());
-  const ForwardBlocks blocks(x.rows(), w, x.dtype());
-  const ClassBlocks weights(w, x.dtype(), blocks);
+  const ClassBlocks blocks(w, x.dtype(), x.rows());
   const auto workspace = [&](const Shape& shape, DType dtype) {
     return Tensor::empty(shape, dtype, device, Purpose::workspace);
   };
@@ -295,7 +286,7 @@ Tensor loss_of(const LinearCrossEntropy& how, const Tensor& x, const Tensor& w, 
     const Tensor own_sums = sums.leading(0, class_sum_count * height).reshape({class_sum_count, height});
     own_sums.fill(0);
     own_sums.leading(0, 1).fill(-std::numeric_limits<double>::infinity());  // ClassSum::largest
-    weights.for_each([&](std::int64_t first, const Tensor& weight) {
+    blocks.for_each([&](std::int64_t first, const Tensor& weight) {
       const std::int64_t n = std::exchange(is_first, false) ? height : block.count, own = weight.shape()[0];
       const Tensor logits = memory.leading(0, n * own).reshape({n, own}), own_labels = block.labels.leading(0, n);
       const Tensor before = gradient != nullptr && first > 0 ? running.leading(0, n) : Tensor();
@@ -347,7 +338,7 @@ void LinearCrossEntropy::backward(Tensor dy, const Saved<LinearCrossEntropy>& sa
   allocate(x, in.shape(), in.dtype(), counted.are_all() && counted.count() > 0);
   allocate(weight, w.shape(), parameters, counted.count() > 0);
   allocate(bias, {w.shape()[0]}, parameters, counted.count() > 0);
-  const std::int64_t classes = w.shape()[0], step = std::min(in.rows(), logit_rows(classes));
+  const std::int64_t classes = w.shape()[0], step = std::min(in.shape().rows(), logit_rows(classes));
   const Tensor memory = Tensor::empty({step, classes}, parameters, w.device(), Purpose::workspace);
   counted.for_rows(in, step, [&](const LogitRows& block) {
     const Tensor logits = memory.leading(0, block.x.rows());

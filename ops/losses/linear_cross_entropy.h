@@ -7,11 +7,11 @@
 namespace lacuna {
 
 /// Cross entropy of softmax(x · weightᵀ + bias) against labels, mean over the rows that count: a scalar [], f32 (f64
-/// for an f64 x); 0 if no row counts. The logits [N, V] exist for a block at a time only (Wijmans et al. 2025, "Cut your
-/// losses in large-vocabulary language models"): in forward of 1,024 rows and some classes, in backward of some rows. x: [N, K] or [1, N, K]; weight: [V, K]; bias: [V],
-/// optional; labels: i64 of N elements, each in [0, V), or `ignored` where a row does not count: the CPU computes no
-/// logits for it. Label smoothing as in CrossEntropy. soft_cap, if not 0: logits become soft_cap · tanh(logit /
-/// soft_cap).
+/// for an f64 x); 0 if no row counts. The logits [N, V] exist for a block at a time only (Wijmans et al. 2025, "Cut
+/// your losses in large-vocabulary language models"): in forward of 1,024 rows and some classes, in backward of some
+/// rows. x: [N, K] or [1, N, K]; weight: [V, K]; bias: [V], optional; labels: i64 of N elements, each in [0, V), or
+/// `ignored` where a row does not count: the CPU computes no logits for it. Label smoothing as in CrossEntropy.
+/// soft_cap, if not 0: logits become soft_cap · tanh(logit / soft_cap).
 ///
 /// Backward computes the logits again: one matrix product more than the three of a step whose forward makes the
 /// gradients. Forward does not make them, since the gradient of the weight would be held through all of backward, an

@@ -66,14 +66,20 @@ const Prepared& prepared(const MatmulShape& s, const TypedOperand& a, const Type
   return cache.emplace(key, prepare(s, a, b, add, with_bias, c)).first->second;
 }
 
+bool has(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
 }  // namespace
+
+bool has_avx512() {
+  static const bool found = has(dnnl::cpu_isa::avx512_core);
+  return found;
+}
 
 Bf16Products bf16_products() {
   static const Bf16Products found = [] {
-    const auto has = [](dnnl::cpu_isa wanted) {
-      const auto bits = static_cast<unsigned>(wanted);
-      return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
-    };
     if (has(dnnl::cpu_isa::avx512_core_amx)) return Bf16Products::tiles;
     return has(dnnl::cpu_isa::avx512_core_bf16) ? Bf16Products::vectors : Bf16Products::none;
   }();

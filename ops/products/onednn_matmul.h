@@ -11,6 +11,8 @@ namespace lacuna::onednn {
 /// f32, or of tiles (AMX), at many times that.
 enum class Bf16Products : std::uint8_t { none, vectors, tiles };
 Bf16Products bf16_products();
+/// Whether oneDNN uses AVX-512.
+bool has_avx512();
 inline bool multiplies_bf16() { return bf16_products() != Bf16Products::none; }
 
 /// A row-major matrix in host memory, read as its transpose if `transposed`.

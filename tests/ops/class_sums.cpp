@@ -1,8 +1,8 @@
 // A softmax over blocks of classes (ops/losses/class_sums.h).
+#include "ops/losses/class_sums.h"
 #include "autograd/apply.h"
 #include "autograd/tape.h"
 #include "core/coded/codec.h"
-#include "ops/losses/class_sums.h"
 #include "ops/losses/linear_cross_entropy.h"
 #include "ops/products/gemm.h"
 #include "tests/ops/op_run.h"
@@ -24,8 +24,8 @@ std::vector<Tensor> in_blocks(Device device, const ClassTargets& targets, std::i
   const std::int64_t n = x.rows(), width = x.shape().back();
   const auto empty = [&](const Shape& shape) { return Tensor::empty(shape, x.dtype(), device); };
   const Tensor sums = Tensor::zeros({class_sum_count, n}, x.dtype(), device), running = empty({n, width}),
-               of_labels = empty({n, width}), gradient = empty({n, width}),
-               sum = Tensor::zeros({}, DType::f64, device), scale = Tensor::full({}, 1, x.dtype(), device);
+               of_labels = empty({n, width}), gradient = empty({n, width}), sum = Tensor::zeros({}, DType::f64, device),
+               scale = Tensor::full({}, 1, x.dtype(), device);
   sums.leading(0, 1).fill(-std::numeric_limits<double>::infinity());
   for (std::int64_t first = 0; first < targets.classes; first += step) {
     const std::int64_t end = std::min(targets.classes, first + step);

@@ -260,7 +260,8 @@ void WeightFiles::rename(const TensorNames& names) {
       std::vector<const SafetensorsEntry*>& parts = joined[place->name];
       parts.resize(static_cast<std::size_t>(place->parts));
       parts[static_cast<std::size_t>(place->part)] = &entry;
-      if (place->transposed && entry.shape.rank() == 2) transposed_.insert(entry.name);
+      // transformers turns a weight before it quantizes it.
+      if (place->transposed && entry.shape.rank() == 2 && !entry.format) transposed_.insert(entry.name);
     } else {
       renamed.push_back(entry);
       parts_of_[entry.name] = {entry.name};
@@ -268,10 +269,8 @@ void WeightFiles::rename(const TensorNames& names) {
   }
   for (const auto& [name, parts] : joined) {
     renamed.push_back(join(name, parts, path_));
-    if (SafetensorsEntry& whole = renamed.back(); transposed_.contains(parts.front()->name)) {
+    if (SafetensorsEntry& whole = renamed.back(); transposed_.contains(parts.front()->name))
       whole.shape = Shape{whole.shape[1], whole.shape[0]};
-      if (std::exchange(whole.format, {})) whole.dtype = DType::f32;
-    }
     for (const SafetensorsEntry* const part : parts) parts_of_[name].push_back(part->name);
   }
   entries_ = std::move(renamed);
@@ -283,8 +282,7 @@ Tensor WeightFiles::load_stored(const std::string& name) const {
   expect(found != file_of_.end(), "{} holds no tensor \"{}\"", path_.string(), name);
   Tensor stored = files_[found->second].load(prefix_ + name);
   if (low_halves_ && stored.dtype() == DType::bf16) stored = join_halves(stored, low_halves_->load(prefix_ + name));
-  if (!transposed_.contains(name)) return stored;
-  return transposed(stored.is_coded() ? stored.to(DType::f32) : stored);
+  return transposed_.contains(name) ? transposed(stored) : stored;
 }
 
 Tensor WeightFiles::load(std::string_view name) const {

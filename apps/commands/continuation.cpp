@@ -102,6 +102,8 @@ GenerationOptions generation_options(const OpenedModel& opened, const Tokenizer&
   said.take("no_repeat_ngram_size", counts, sampling.no_repeat_ngram);
   sampling.draws = said.flag("do_sample");
   said.say_unread();
+  if (const std::string& contradiction = tokenizer.config().contradiction; !contradiction.empty())
+    print_error(fmt::format("lacuna: warning: {}\n", contradiction));
   return options;
 }
 

@@ -21,7 +21,7 @@ inline constexpr NumberBetween factors{1e-3, 1e3}, shares{0, 1}, counts{0, 1 << 
 
 /// The options of the model's generation_config.json. A text ends at the ids of `eos_token_id` there, else in
 /// config.json, else at the tokenizer's end token. Refuses numbers that no continuation takes; options that change
-/// texts and are not read are named on standard error.
+/// texts and are not read are named on standard error, as contradictions in the tokenizer's files are.
 GenerationOptions generation_options(const OpenedModel& opened, const Tokenizer& tokenizer);
 
 /// Goes on behind `prompt`: {text, ids, ended_by}. `made`, if given, is told of each token.

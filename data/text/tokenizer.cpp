@@ -207,6 +207,7 @@ bool Tokenizer::has_special(std::string_view text) const {
 }
 
 std::string Tokenizer::remark() const {
+  if (!parts_.config.contradiction.empty()) return parts_.config.contradiction;
   static constexpr std::string_view rebuilt[] = {"Llama", "T5", "GPT2"};
   std::string_view name = parts_.config.class_name;
   name = name.substr(0, name.find("Tokenizer"));

@@ -37,6 +37,19 @@ Ids ids_of(const std::vector<Tokenizer::Piece>& pieces) {
   return ids;
 }
 
+TEST_CASE("tokenizers: add_prefix_space of tokenizer_config.json is said where tokenizer.json contradicts it") {
+  const auto said = [](const char* kind, const char* class_name, bool adds) {
+    const json config{{"tokenizer_class", class_name}, {"add_prefix_space", adds}};
+    return from_file(file_of(kind), config.dump()).config().contradiction;
+  };
+  for (const auto& [kind, adds] : {std::pair{"gpt2", false}, std::pair{"llama2", true}, std::pair{"mistral", true}}) {
+    CAPTURE(kind);
+    CHECK(said(kind, "LlamaTokenizer", adds).empty());
+    check_says(said(kind, "LlamaTokenizerFast", !adds), "add_prefix_space");
+    CHECK(said(kind, "PreTrainedTokenizerFast", !adds).empty());  // transformers does not read it either
+  }
+}
+
 TEST_CASE("tokenizers: ids, spans and texts of every kind are those of the tokenizers library") {
   const json& texts = references()["texts"];
   for (const auto& [kind, reference] : references()["tokenizers"].items()) {

@@ -2,6 +2,7 @@
 // the texts that replace them, each ended by a zero byte.
 #include "data/text/tokenizers/normalizer.h"
 #include "data/text/tokenizers/steps.h"
+#include "data/text/tokenizers/unicode_versions.h"
 
 #include <utf8proc.h>
 
@@ -91,7 +92,7 @@ class Charsmap final : public Normalizer {
       while (end < text.size()) {
         const Character next = first_character(text.substr(end));
         if (last.code < 0x80 && next.code < 0x80 && last.code != '\r') break;
-        if (utf8proc_grapheme_break_stateful(last.code, next.code, &state)) break;
+        if (utf8proc_grapheme_break_stateful(as_in_graphemes(last.code), as_in_graphemes(next.code), &state)) break;
         end += next.bytes;
         last = next;
       }

@@ -66,8 +66,11 @@ TokenizerParts read_tokenizer_files(const fs::path& path) {
       for (const char* const other : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.json"})
         if (fs::exists(path / other, ignored))
           reject(
-              "{}: expected tokenizer.json or vocab.txt, got {} alone. transformers writes the one from the other: "
-              "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
+              "{}: expected tokenizer.json or vocab.txt, got {} alone. transformers 5 with sentencepiece and protobuf "
+              "writes the one from the other: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER); where "
+              "that "
+              "asks for trust_remote_code, PreTrainedTokenizerFast does it in place of AutoTokenizer, without the "
+              "special tokens of the folder's own code (docs/text.md has those of ChatGLM)",
               path.native(), other);
       reject("{}: expected a folder with tokenizer.json or vocab.txt; the folder of a model has one", path.native());
     }

@@ -23,6 +23,7 @@ struct TokenizerConfig {
   std::string bos{}, eos{}, pad{}, unknown{};           // special tokens; empty: none
   std::int64_t longest_text = 0;                        // model_max_length in tokens; 0: no limit
   std::map<std::string, std::string> chat_templates{};  // Jinja by name; the usual one is `default`
+  std::string contradiction{};                          // of tokenizer.json, which is followed, for people; empty: none
 };
 
 struct TokenizerParts {

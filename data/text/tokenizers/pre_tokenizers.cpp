@@ -162,7 +162,7 @@ const RegisterStep<PreTokenizer> pre_tokenizers[] = {
     {"Digits",
      [](const JsonReader& object) -> std::unique_ptr<const PreTokenizer> {
        return std::make_unique<CharacterCut>(object.flag("individual_digits", false) ? Cut::isolated : Cut::contiguous,
-                                             is_number);
+                                             is_library_number);
      }},
 };
 

@@ -1,6 +1,8 @@
 // tokenizer.json, the file of the tokenizers library.
 #include "data/text/tokenizers/bert_normalizer.h"
 #include "data/text/tokenizers/decoder.h"
+#include "data/text/tokenizers/metaspace.h"
+#include "data/text/tokenizers/normalizer.h"
 #include "data/text/tokenizers/parts.h"
 #include "data/text/tokenizers/pre_tokenizer.h"
 #include "data/text/tokenizers/settings.h"
@@ -9,6 +11,7 @@
 #include "data/text/tokenizers/vocab_txt.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace lacuna {
 namespace {
@@ -61,6 +64,32 @@ void check_flags(const JsonReader& config, const TokenizerParts& parts) {
              parts.source);
 }
 
+/// Whether words at the beginning of a text get a space in front; nothing: no step says.
+std::optional<bool> adds_space(const JsonReader& root) {
+  std::optional<bool> adds;
+  each_step(root, Normalizer::key, Normalizer::list_key, [&](const JsonReader&, const std::string& type) {
+    if (type == "Prepend") adds = true;
+  });
+  each_step(root, PreTokenizer::key, PreTokenizer::list_key, [&](const JsonReader& step, const std::string& type) {
+    if (type == "ByteLevel") adds = adds.value_or(false) || step.flag("add_prefix_space", true);
+    if (type == "Metaspace") adds = read_metaspace(step).scheme != Metaspace::never;
+  });
+  return adds;
+}
+
+/// Says where tokenizer_config.json has another `add_prefix_space`: classes of their own follow it, and that for any
+/// tokenizer follows tokenizer.json.
+void compare_space(const JsonReader& config, const JsonReader& root, TokenizerParts& parts) {
+  const std::string& name = parts.config.class_name;
+  const std::optional<bool> adds = adds_space(root);
+  if (!adds || name.empty() || name.starts_with("PreTrained") || name == "TokenizersBackend") return;
+  if (config.flag("add_prefix_space", *adds) == *adds) return;
+  parts.config.contradiction = fmt::format(
+      "{}: `add_prefix_space` is {}, as {} of transformers takes it, but {} puts {} space before a text, and is "
+      "followed",
+      config.place(), !*adds, name, parts.source, *adds ? "a" : "no");
+}
+
 /// Makes the template anew where tokenizer_config.json says whether bos_token and eos_token stand around a text, as
 /// transformers' classes of these names do.
 void override_template(const JsonReader& config, TokenizerParts& parts) {
@@ -109,6 +138,7 @@ TokenizerParts parse_tokenizer_json(const std::string& text, const std::string& 
   if (is_word_piece(*parts.model)) check_flags(beside.config(), parts);
   beside.add_tokens(parts);
   beside.add_config(parts);
+  compare_space(beside.config(), root, parts);
   override_template(beside.config(), parts);
   beside.check_template(parts);
   if (!settings.vocabulary.text.empty()) check_vocabulary(settings.vocabulary, parts);

@@ -41,6 +41,11 @@ constexpr CodeRange newer_forms[] = {
     {0x1e030, 0x1e06d}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef},
     {0x1e4ec, 0x1e4ef}, {0x1e5ee, 0x1e5ef}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9}};
 
+// Numbers since Unicode 16, which are in the library's Digits.
+constexpr CodeRange newer_numbers[] = {{0x10d40, 0x10d49}, {0x116d0, 0x116e3}, {0x11bf0, 0x11bf9},
+                                       {0x11de0, 0x11de9}, {0x16130, 0x16139}, {0x16d70, 0x16d79},
+                                       {0x16ff4, 0x16ff6}, {0x1ccf0, 0x1ccf9}, {0x1e5f1, 0x1e5fa}};
+
 struct Members {
   std::string_view category, codes;  // hexadecimal
 };
@@ -67,6 +72,15 @@ bool is_library_punctuation(std::int32_t code) {
   constexpr std::int32_t no_longer[] = {0x166d, 0x111c9};
   if (code < newer_punctuation[0].first) return is_punctuation(code);
   return (is_punctuation(code) && !is_in(newer_punctuation, code)) || code == no_longer[0] || code == no_longer[1];
+}
+
+bool is_library_number(std::int32_t code) { return is_number(code) || is_in(newer_numbers, code); }
+
+std::int32_t as_in_graphemes(std::int32_t code) {
+  constexpr std::int32_t mark = 0x300;
+  // Others make graphemes of 6 bytes or more, whose characters are replaced one by one.
+  const bool is_newer = code == 0x897 || (code >= 0x1acf && code <= 0x1add) || (code >= 0x1ae0 && code <= 0x1aeb);
+  return is_newer ? mark : code;
 }
 
 bool is_newer_than_forms(std::int32_t code) { return code >= newer_forms[0].first && is_in(newer_forms, code); }

@@ -35,6 +35,7 @@ CASES = [
     "日本語の文字。한국어", "مرحبا، हिन्दी । ไทย", "a\u00a0b\u3000c\u180ed\u200be\u2028f\u0085g", "\u0000\u0001\u007f\ufffd\ufeff", "🤗👩‍👩‍👧 🇩🇪é̂",
     "<s>a</s> <mask> b<pad>", "x <|end|>\n y", "<|endoftext|>a <|endoftext|>", "[INST] hi [/INST]", "▁a ▁▁b", "<0x0A><0xFF>", "if x:\n        y(1)\n\t\tz", "…!!! (a|b) [c].",
     "wordwordword" * 3, "\r\n\r\n  \r", "İIıß ẞ ǅ",
+    "a  \U00011de6 \U00016ff4  \U0001ccf0", "½\u0897x ½\u1add é\u1ae0",  # of Unicode 16 and 17
 ]
 PAIRS = [["Hello", "world"], ["", " x"], ["a b", "<s>"]]
 

@@ -5,8 +5,8 @@
     coded_decoders.py [OUT]     OUT/NAME: config.json and model.safetensors by transformers, expected.safetensors
 
 expected.safetensors: `dequantized/…`, a weight as bitsandbytes decodes it, and of the model with those in f32
-`base/logits` [2, 9, V] of `input/ids`; `adapter/…`, a LoRA on all linear layers (`adapter` in the metadata), with `output/logits`,
-`output/loss` and `grad/…` of it.
+`base/logits` [2, 9, V] of `input/ids`; `adapter/…`, a LoRA on all linear layers (`adapter` in the metadata), with
+`output/logits`, `output/loss` and `grad/…` of it.
 """
 import copy, json, os, sys, tempfile
 

@@ -3,6 +3,8 @@
 #include "autograd/policy.h"
 #include "core/parallel.h"
 #include "data/pipeline.h"
+#include "data/text/language/language_dataset.h"
+#include "models/adapters.h"
 #include "models/registry.h"
 #include "models/trainer.h"
 #include "tests/thread_ranks.h"
@@ -24,6 +26,7 @@ struct WeighedCase {
   OptionValues options{};
   /// Changes a batch that the data set gave; may be null.
   void (*change)(Batch& batch) = nullptr;
+  std::vector<std::int64_t> lengths{20, 2, 5, 2, 2, 2, 3, 2};
 };
 
 /// No label in the second half of the samples.
@@ -40,18 +43,85 @@ const std::vector<WeighedCase> weighed_cases{
     {"spans, half of which lie outside", "question_answering", "span", "span", {}, drop_second_half},
     {"weights of classes", "classification", "classification", "class", {{"class_weights", std::string("1, 7, 0.2")}}},
     {"pairs", "sentence_similarity", "embedding", "number"},
+    {"next tokens", "causal_lm", "", "text"},
+    {"next tokens, of half the texts", "causal_lm", "", "text", {{"label_smoothing", 0.1}}, drop_second_half},
+    {"answers", "preference", "", "text", {}, nullptr, {20, 4, 5, 7, 4, 4, 6, 12}},
 };
 
-/// Sentences of 20 and of 2 tokens; the latter are special, so that they have no label of tokens.
+/// Each text as two sequences, its halves.
+class Halves final : public Dataset {
+ public:
+  explicit Halves(DatasetPtr texts) : Dataset(described(texts->info())), texts_(std::move(texts)) {}
+  std::int64_t length(std::int64_t index) const override { return texts_->length(index); }
+
+ private:
+  static DatasetInfo described(DatasetInfo info) {
+    info.fields.push_back(sequence_lengths_field());
+    return info;
+  }
+  void read_sample(std::int64_t index, Sample& sample) const override {
+    texts_->read(index, sample);
+    const std::int64_t all = sample["tokens"].count();
+    Tensor lengths = sample.make("sequence_lengths", {2}, DType::i64);
+    lengths.data<std::int64_t>()[0] = all / 2;
+    lengths.data<std::int64_t>()[1] = all - all / 2;
+    sample.set("sequence_lengths", std::move(lengths));
+  }
+
+  DatasetPtr texts_;
+};
+
+/// Sentences of 20 and of 2 tokens; the latter are special, so that they have no label of tokens. Those of `preference`
+/// are pairs.
 DatasetPtr uneven_texts(const WeighedCase& c, Split split) {
   const DatasetPtr texts = open_dataset("random_tokens", {.split = split,
                                                           .train_size = 8,
                                                           .validation_size = 7,
-                                                          .lengths = {20, 2, 5, 2, 2, 2, 3, 2},
+                                                          .lengths = c.lengths,
                                                           .vocabulary = 120,
                                                           .classes = 3,
                                                           .settings = {{"target", c.target}}});
-  return with_draws(texts, 1);
+  return with_draws(c.task == "preference" ? std::make_shared<const Halves>(texts) : texts, 1);
+}
+
+std::unique_ptr<Model> bert(const WeighedCase& c) {
+  return build_model("bert",
+                     {{"vocab_size", std::int64_t{120}},
+                      {"hidden_size", std::int64_t{16}},
+                      {"num_hidden_layers", std::int64_t{1}},
+                      {"num_attention_heads", std::int64_t{2}},
+                      {"intermediate_size", std::int64_t{24}},
+                      {"max_position_embeddings", std::int64_t{24}},
+                      {"num_classes", std::int64_t{c.target == "number"    ? 1
+                                                   : c.head == "masked_lm" ? 120
+                                                                           : 3}},
+                      {"hidden_dropout_prob", 0.0},
+                      {"attention_probs_dropout_prob", 0.0},
+                      {"head", c.head}},
+                     {.seed = 3});
+}
+
+/// With LoRA whose values are not those that leave the model as it was.
+std::unique_ptr<Model> adapted_decoder() {
+  std::unique_ptr<Model> model = build_model("decoder",
+                                             {{"vocab_size", std::int64_t{120}},
+                                              {"hidden_size", std::int64_t{16}},
+                                              {"num_hidden_layers", std::int64_t{1}},
+                                              {"num_attention_heads", std::int64_t{4}},
+                                              {"num_key_value_heads", std::int64_t{2}},
+                                              {"intermediate_size", std::int64_t{24}},
+                                              {"max_position_embeddings", std::int64_t{24}},
+                                              {"initializer_range", 0.3}},
+                                             {.seed = 3});
+  add_adapters(*model, {.kind = "lora", .settings = {{"rank", 2.0}}, .targets = {"all-linear"}});
+  freeze_below_adapters(*model, {});
+  for (const Parameter* const parameter : model->parameters()) {
+    if (!parameter->trainable()) continue;
+    const RandomStream stream{.seed = 3, .site = random_site(parameter->path())};
+    for (std::int64_t i = 0; i < parameter->tensor().count(); ++i)
+      parameter->tensor().data<float>()[i] = 0.4F * (stream.uniform(static_cast<std::uint64_t>(i)) - 0.5F);
+  }
+  return model;
 }
 
 struct WeighedRun {
@@ -62,20 +132,7 @@ struct WeighedRun {
   std::unique_ptr<Trainer> trainer;
 
   explicit WeighedRun(const WeighedCase& c, Communicator& ranks = single_process(), std::string_view memory = "exact") {
-    model = build_model("bert",
-                        {{"vocab_size", std::int64_t{120}},
-                         {"hidden_size", std::int64_t{16}},
-                         {"num_hidden_layers", std::int64_t{1}},
-                         {"num_attention_heads", std::int64_t{2}},
-                         {"intermediate_size", std::int64_t{24}},
-                         {"max_position_embeddings", std::int64_t{24}},
-                         {"num_classes", std::int64_t{c.target == "number"    ? 1
-                                                      : c.head == "masked_lm" ? 120
-                                                                              : 3}},
-                         {"hidden_dropout_prob", 0.0},
-                         {"attention_probs_dropout_prob", 0.0},
-                         {"head", c.head}},
-                        {.seed = 3});
+    model = c.head.empty() ? adapted_decoder() : bert(c);
     task = make_task(c.task, c.options, *model);
     task->see(uneven_texts(c, Split::train)->info());
     optimizer = make_optimizer("sgd", {}, *model);

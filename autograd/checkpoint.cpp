@@ -1,6 +1,7 @@
 #include "autograd/checkpoint.h"
 
 #include "autograd/op_mode.h"
+#include "autograd/operand_heads.h"
 #include "autograd/tape.h"
 #include "core/random.h"
 
@@ -59,8 +60,12 @@ class NoteOps final : public OpMode {
       } else if (const Variable& input = inputs[row.from.index]; input.defined()) {
         noted.saved_inputs.push_back(input.tensor().storage()->id());
         // The ops in the region determine how the region's input is held.
+        const Source first = op.saves().front().from;
+        const std::int64_t heads = op.heads() == 1 || first.kind != Source::Kind::input
+                                       ? op.heads()
+                                       : operand_heads(op, inputs[first.index].shape().back(), input.shape().back());
         for (const SavedTensorPtr& saved : region_.saved)
-          if (saved && saved->is_of(input.tensor())) saved->add_hint(row.groups, op.heads());
+          if (saved && saved->is_of(input.tensor())) saved->add_hint(row.groups, heads);
       }
     }
     region_.ops.push_back(std::move(noted));

@@ -3,6 +3,7 @@
 #include "autograd/accumulate.h"
 #include "autograd/op_mode.h"
 #include "autograd/op_node.h"
+#include "autograd/operand_heads.h"
 
 #include <algorithm>
 #include <atomic>
@@ -160,6 +161,10 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
     saved_outputs.front()->set_origin(std::move(origin));
   }
   if (number >= 0) {
+    const auto heads_of = [&](const Save& row) {
+      if (op->heads() == 1) return std::int64_t{1};
+      return operand_heads(*op, shape_at(op->saves().front().from).back(), shape_at(row.from).back());
+    };
     for (const Save& row : op->saves()) {
       const SavedTensorPtr& saved = saved_at(row.from);
       const bool needed = saved != nullptr && row.for_grad_of.intersects(added.wanted);
@@ -171,7 +176,7 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
                            .source = row.from,
                            .need = row.need,
                            .optional = row.optional},
-                          row.groups, op->heads());
+                          row.groups, heads_of(row));
       added.saved.push_back(needed ? saved : nullptr);
       added.saved_shapes.push_back(shape_at(row.from));
     }

@@ -1,7 +1,9 @@
 // The tensors saved for backward, and their representations.
+#include "autograd/checkpoint.h"
 #include "autograd/policies/lossless.h"
 #include "autograd/tape.h"
 #include "ops/arithmetic/arithmetic.h"
+#include "ops/attention/causal_attention.h"
 #include "ops/attention/heads.h"
 #include "ops/curves/activation.h"
 #include "ops/curves/dropout.h"
@@ -262,6 +264,39 @@ TEST_CASE("what is derived reads its sources in the shapes the op saw") {
         return apply(Add{}, total(curved), total(apply(Tanh{}, product)));
       },
       {test_values({6, 12}, 1), test_values({3, 2}, 2)});
+}
+
+TEST_CASE("q, k and v of grouped heads each have their own number of heads, in a region too") {
+  class Noting final : public MemoryPolicy {
+   public:
+    std::string_view name() const override { return "noting"; }
+    Hold decide(const SavedTensorInfo& info) override {
+      if (info.groups == Groups::head) heads[info.shape.back()] = info.heads;
+      return decide_exactly(info);
+    }
+    std::map<std::int64_t, std::int64_t> heads;  // by columns
+  };
+  const SequencesPtr sequences = Sequences::packed(std::vector<std::int64_t>{0, 6});
+  const auto attention = [&](Variable q, Variable k, Variable v) {
+    return apply(CausalAttention{.heads = 8, .kv_heads = 2, .sequences = sequences}, std::move(q), std::move(k),
+                 std::move(v));
+  };
+  const auto scaled = [](int columns) { return apply(Scale{.factor = 2}, test_leaf({1, 6, columns}, 1)); };
+  Noting noting;
+  {
+    Tape tape(noting);
+    const Recording recording(tape);
+    tape.backward(total(attention(scaled(32), scaled(8), scaled(8))));
+  }
+  CHECK(noting.heads == std::map<std::int64_t, std::int64_t>{{32, 8}, {8, 2}});
+  noting.heads.clear();
+  {
+    Tape tape(noting);
+    const Recording recording(tape);
+    const auto region = [&](std::vector<Variable> in) { return std::vector{attention(in[0], in[1], in[1])}; };
+    tape.backward(total(checkpoint(Label("region"), region, {scaled(32), scaled(8)}).front()));
+  }
+  CHECK(noting.heads == std::map<std::int64_t, std::int64_t>{{32, 8}, {8, 2}});
 }
 
 TEST_CASE("a parameter that only a passing view names serves derivation") {

@@ -4,11 +4,9 @@
 #include "models/io/weights.h"
 
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <set>
 
 namespace lacuna {
@@ -60,15 +58,6 @@ std::vector<AdapterPlace> targeted(const Model& model, const std::vector<std::st
     return chosen.contains(place.path) && !(place.part && chosen.contains(place.layer->path()));
   });
   return in_order;
-}
-
-std::string hash_of(const std::vector<NamedTensor>& state) {
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), XXH3_freeState);
-  XXH3_64bits_reset(hash.get());
-  for (const auto& [name, tensor] : state)
-    XXH3_64bits_update(hash.get(), tensor.to(Device::cpu).data<const std::byte>(),
-                       static_cast<std::size_t>(tensor.bytes()));
-  return fmt::format("{:016x}", XXH3_64bits_digest(hash.get()));
 }
 
 std::vector<Parameter*> adapter_parameters(const Model& model) {

@@ -28,7 +28,8 @@ Tensor halves_of(const Tensor& values, DType dtype, const Shape& shape, Half hal
 
 void save_halves(const Module& model, const std::filesystem::path& folder) {
   std::vector<PendingTensor> rounded, lost;
-  for (const auto& [name, tensor] : state_of(model)) {
+  const std::vector<NamedTensor> state = state_of(model);
+  for (const auto& [name, tensor] : state) {
     if (tensor.dtype() != DType::f32) {
       rounded.push_back(pending(name, tensor));
       continue;
@@ -44,8 +45,9 @@ void save_halves(const Module& model, const std::filesystem::path& folder) {
                                        [](std::uint32_t bits) { return static_cast<std::uint16_t>(bits); });
                     }});
   }
-  write_one_by_one(folder / "model.safetensors", rounded, {{"format", "pt"}});
-  write_one_by_one(folder / low_halves_file, lost);
+  const std::string hash = hash_of(state);
+  write_one_by_one(folder / "model.safetensors", rounded, {{"format", "pt"}, {exact_hash_key, hash}});
+  write_one_by_one(folder / low_halves_file, lost, {{exact_hash_key, hash}});
 }
 
 Tensor join_halves(const Tensor& high, const Tensor& low) {

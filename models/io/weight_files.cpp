@@ -169,6 +169,20 @@ SafetensorsEntry join(const std::string& name, const std::vector<const Safetenso
   return whole;
 }
 
+/// `low`, which must be written with `high`.
+std::shared_ptr<const SafetensorsFile> low_halves_of(const SafetensorsFile& high, const fs::path& low) {
+  auto halves = std::make_shared<const SafetensorsFile>(low);
+  const auto hash = [](const SafetensorsFile& file) {
+    const auto found = file.metadata().find(exact_hash_key);
+    return found == file.metadata().end() ? std::string() : found->second;
+  };
+  if (hash(high) != hash(*halves))
+    reject(
+        "{} holds the low halves of other weights than {}, which was replaced: remove it to take the weights in bf16",
+        low.string(), high.path().string());
+  return halves;
+}
+
 }  // namespace
 
 WeightFiles::WeightFiles(SafetensorsFile file) : path_(file.path()) {
@@ -202,8 +216,7 @@ void WeightFiles::add_shards(const fs::path& index) {
 void WeightFiles::add(SafetensorsFile file) {
   const fs::path low = file.path().parent_path() / low_halves_file;
   std::error_code ignored;
-  if (file.path().filename() == "model.safetensors" && fs::exists(low, ignored))
-    low_halves_ = std::make_shared<const SafetensorsFile>(low);
+  if (file.path().filename() == "model.safetensors" && fs::exists(low, ignored)) low_halves_ = low_halves_of(file, low);
   for (SafetensorsEntry entry : file.entries()) {
     if (low_halves_ && entry.dtype == DType::bf16) {
       const SafetensorsEntry* const half = low_halves_->find(entry.name);

@@ -3,9 +3,12 @@
 #include "core/finite.h"
 #include "models/language_model.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <set>
 #include <string_view>
 
@@ -287,6 +290,15 @@ PendingTensor converted(const std::string& name, const Tensor& tensor, DType typ
               reject("{} has values that {} cannot hold: write f32", name, name_of(type));
             return made;
           }};
+}
+
+std::string hash_of(const std::vector<NamedTensor>& state) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), XXH3_freeState);
+  XXH3_64bits_reset(hash.get());
+  for (const auto& [name, tensor] : state)
+    XXH3_64bits_update(hash.get(), tensor.to(Device::cpu).data<const std::byte>(),
+                       static_cast<std::size_t>(tensor.bytes()));
+  return fmt::format("{:016x}", XXH3_64bits_digest(hash.get()));
 }
 
 void save_weights(const Module& model, const std::filesystem::path& path, DType type) {

@@ -126,6 +126,25 @@ TEST_CASE("files of converted weights are written tensor by tensor, and refuse w
     CHECK_THROWS_WITH_AS(save_weights(*model, folder / "r.safetensors", type), doctest::Contains("cannot hold"), Error);
 }
 
+TEST_CASE("halves that were written with other weights are refused") {
+  const TemporaryFolder folder;
+  const auto save = [&](std::uint64_t seed) {
+    std::unique_ptr<Model> model = build_model(tiny_vit().name, tiny_vit().hyper_parameters, {.seed = seed});
+    save_halves(*model, folder.path());
+    return model;
+  };
+  const auto model = save(1);
+  CHECK(WeightFiles(folder.path()).load("head.weight").dtype() == DType::f32);
+  const std::string low = read_file(folder / "low_halves.safetensors");
+  save(2);
+  write_file(folder / "low_halves.safetensors", low);
+  check_says(refusal_of([&] { WeightFiles(folder.path()); }), "low_halves.safetensors");
+  save_weights(*model, folder / "model.safetensors", DType::bf16);  // another program's file
+  check_says(refusal_of([&] { WeightFiles(folder.path()); }), "low_halves.safetensors");
+  std::filesystem::remove(folder / "low_halves.safetensors");
+  CHECK(WeightFiles(folder.path()).load("head.weight").dtype() == DType::bf16);
+}
+
 TEST_CASE("loading weights in few bits holds no more than one tensor in f32 and its copy above the result") {
   const TemporaryFolder folder;
   const Description description = tiny_vit({{"embed_dim", 96}, {"depth", 12}});

@@ -25,10 +25,8 @@ const json& references() {
 
 const json& file_of(const char* kind) { return references()["tokenizers"][kind]["file"]; }
 
-Tokenizer from_file(const json& file, const std::string& config = {}, const std::string& chat_template = {}) {
-  return Tokenizer(parse_tokenizer_json(
-      file.dump(), "tokenizer.json",
-      {.config = {config, "tokenizer_config.json"}, .chat_template = {chat_template, "chat_template.jinja"}}));
+Tokenizer from_file(const json& file, const std::string& config = {}) {
+  return Tokenizer(parse_tokenizer_json(file.dump(), "tokenizer.json", {.config = {config, "tokenizer_config.json"}}));
 }
 
 Ids ids_of(const std::vector<Tokenizer::Piece>& pieces) {
@@ -153,10 +151,25 @@ TEST_CASE("tokenizers: the configuration's special tokens, lengths and chat temp
   CHECK_FALSE(tokenizer.remark().empty());
   const std::string list = R"({"model_max_length": 77, "chat_template": [{"name": "default", "template": "x"},
                               {"name": "tool_use", "template": "y"}]})";
-  const Tokenizer named = from_file(file_of("gpt_neox"), list), beside = from_file(file_of("gpt_neox"), list, "z");
+  const Tokenizer named = from_file(file_of("gpt_neox"), list);
   CHECK(named.config().longest_text == 77);
   CHECK(named.config().chat_templates.at("tool_use") == "y");
-  CHECK(beside.config().chat_templates.at("default") == "z");
+  // Files of their own stand in place of all templates in tokenizer_config.json.
+  using Templates = std::map<std::string, std::string>;
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "tokenizer.json", file_of("gpt_neox").dump());
+  test::write_file(folder / "tokenizer_config.json", list);
+  test::write_file(folder / "chat_template.jinja", "z");
+  CHECK(open_tokenizer(folder.path())->config().chat_templates == Templates{{"default", "z"}});
+  std::filesystem::create_directory(folder / "additional_chat_templates");
+  test::write_file(folder / "additional_chat_templates/rag.jinja", "r");
+  CHECK(open_tokenizer(folder.path())->config().chat_templates == Templates{{"default", "z"}, {"rag", "r"}});
+  Templates texts = tokenizer_texts(folder.path());
+  CHECK(texts.at("additional_chat_templates/rag.jinja") == "r");
+  set_chat_template("own", texts);
+  const test::TemporaryFolder copy;
+  for (const auto& [name, text] : texts) test::write_file(copy / name, text);
+  CHECK(open_tokenizer(copy.path())->config().chat_templates == Templates{{"default", "own"}});
   CHECK(named.remark().empty());
 }
 

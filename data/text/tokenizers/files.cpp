@@ -25,6 +25,21 @@ std::int32_t TokenizerParts::find(std::string_view token) const {
   return found == added.end() ? -1 : found->id;
 }
 
+namespace {
+
+/// The files of chat templates in a folder, by the template's name, as transformers 5 writes them.
+std::map<std::string, fs::path> template_files(const fs::path& folder) {
+  const fs::path more = "additional_chat_templates";
+  std::map<std::string, fs::path> files;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder / more, ignored))
+    if (entry.path().extension() == ".jinja") files[entry.path().stem().string()] = more / entry.path().filename();
+  if (fs::exists(folder / "chat_template.jinja", ignored)) files["default"] = "chat_template.jinja";
+  return files;
+}
+
+}  // namespace
+
 std::map<std::string, std::string> tokenizer_texts(const fs::path& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
@@ -41,14 +56,17 @@ std::map<std::string, std::string> tokenizer_texts(const fs::path& path) {
   take();
   if (texts.empty()) return texts;
   files.clear();
+  const fs::path folder = is_folder ? path : path.parent_path();
   for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                 "chat_template.jinja", "generation_config.json", "config_sentence_transformers.json"})
-    files.emplace(name, (is_folder ? path : path.parent_path()) / name);
+                                 "generation_config.json", "config_sentence_transformers.json"})
+    files.emplace(name, folder / name);
+  for (const auto& [name, file] : template_files(folder)) files.emplace(file.string(), folder / file);
   take();
   return texts;
 }
 
 void set_chat_template(const std::string& chat_template, std::map<std::string, std::string>& texts) {
+  std::erase_if(texts, [](const auto& one) { return one.first.ends_with(".jinja"); });
   texts["chat_template.jinja"] = chat_template;
   const auto config = texts.find("tokenizer_config.json");
   if (config == texts.end()) return;
@@ -83,8 +101,10 @@ TokenizerParts read_tokenizer_files(const fs::path& path) {
   };
   TokenizerSettings settings{.config = beside("tokenizer_config.json"),
                              .special = beside("special_tokens_map.json"),
-                             .added = beside("added_tokens.json"),
-                             .chat_template = beside("chat_template.jinja")};
+                             .added = beside("added_tokens.json")};
+  for (const auto& [name, template_file] : template_files(file.parent_path()))
+    settings.chat_templates[name] =
+        read_whole_file(file.parent_path() / template_file, "chat template", std::int64_t{1} << 20);
   if (file.extension() != ".json") return parse_vocabulary(text, file.native(), settings);
   settings.vocabulary = beside("vocab.txt");
   return parse_tokenizer_json(text, file.native(), settings);

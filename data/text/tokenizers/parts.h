@@ -50,8 +50,8 @@ struct TokenizerParts {
 /// these files. Rejects steps that are not supported, and damaged files; the message gives the location.
 TokenizerParts read_tokenizer_files(const std::filesystem::path& path);
 /// The texts of a tokenizer's existing files, by their standard names: `vocab.txt`, `tokenizer.json`,
-/// `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja`. Empty if `path`
-/// holds no tokenizer.
+/// `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja` and others. Empty if
+/// `path` holds no tokenizer.
 std::map<std::string, std::string> tokenizer_texts(const std::filesystem::path& path);
 /// Makes `chat_template` the only one of a tokenizer's `texts`, in the file that transformers 5 writes.
 void set_chat_template(const std::string& chat_template, std::map<std::string, std::string>& texts);
@@ -64,7 +64,7 @@ struct TokenizerText {
 struct TokenizerSettings {
   TokenizerText config{}, special{}, added{};  // tokenizer_config.json, special_tokens_map.json, added_tokens.json
   TokenizerText vocabulary{};                  // vocab.txt beside tokenizer.json
-  TokenizerText chat_template{};               // chat_template.jinja
+  std::map<std::string, std::string> chat_templates{};  // in files of their own, by name
 };
 /// Parse the text of a tokenizer's files, for tests and fuzzing; `source` names it in messages.
 TokenizerParts parse_tokenizer_json(const std::string& text, const std::string& source,

@@ -35,7 +35,7 @@ SettingsReader::SettingsReader(const TokenizerSettings& files)
       config_(values_[0], files.config.source),
       special_(values_[1], files.special.source),
       added_(values_[2], files.added.source),
-      chat_template_(files.chat_template.text) {}
+      chat_templates_(files.chat_templates) {}
 
 std::string SettingsReader::special(const char* key, const std::string& absent) const {
   const std::string one = token_in(config_, key, ""), other = token_in(special_, key, "");
@@ -158,7 +158,7 @@ void SettingsReader::add_chat_templates(TokenizerParts& parts) const {
       templates["default"] = config_.text("chat_template");
     }
   }
-  if (!chat_template_.empty()) templates = {{"default", chat_template_}};
+  if (!chat_templates_.empty()) templates = chat_templates_;
 }
 
 void SettingsReader::check_template(const TokenizerParts& parts) const {

@@ -32,7 +32,7 @@ class SettingsReader {
 
   nlohmann::json values_[3];
   JsonReader config_, special_, added_;
-  std::string chat_template_;
+  std::map<std::string, std::string> chat_templates_;
 };
 
 /// A token as a text, or as an object with `content`.

@@ -70,7 +70,7 @@ inline constexpr Use training_only = Use::training;
 /// The same of a field that changes a sample from epoch to epoch.
 inline constexpr Use augments = Use::augmentation;
 
-/// Whether the value of a field names a file or folder. `if_text_file`: only a value that ends in `.txt`.
+/// Whether the value of a field names a file or folder. `if_text_file`: one that ends in `.txt` or `.jinja` does.
 enum class PathKind : std::uint8_t { none, path, if_text_file };
 inline constexpr PathKind is_path = PathKind::path;
 

@@ -209,9 +209,11 @@ LanguageSplit open_language(const LanguageOptions& own, const LanguageRows& how,
       "{}: {}", files.files.size() == 1 ? files.files.front().native() : fmt::format("{} files", files.files.size()),
       keep_learned(*out.encoded, own, out.rows));
   if (const std::string held = split.description(); !held.empty()) description += "; " + held;
-  if (const std::string& said = out.tokenizer->config().contradiction; !said.empty())
-    description += "\nwarning: " + said;
-  if (out.encoded->has_chats) description += warning_of_template(own.chat_template, out.tokenizer->config(), options);
+  if (options.split == Split::train) {
+    const TokenizerConfig& config = out.tokenizer->config();
+    if (!config.contradiction.empty()) description += "\nwarning: " + config.contradiction;
+    if (out.encoded->has_chats) description += warning_of_template(own.chat_template, config, options);
+  }
   if (out.rows.empty()) reject("{}: nothing is learned from these rows", description);
   SampleField tokens{.name = "tokens",
                      .kind = FieldKind::tokens,

@@ -1,5 +1,6 @@
 #include "apps/command.h"
 #include "apps/config/schema.h"
+#include "apps/output/host.h"
 #include "apps/plugin.h"
 #include "apps/version.h"
 
@@ -51,7 +52,9 @@ ExitCode report(const std::string& message, ExitCode code) {
 /// The whole command line: its options, and what they say to do.
 class CommandLine {
  public:
-  CommandLine() : app_("Lacuna trains neural networks in a fraction of the memory.", "lacuna") {
+  /// `only`: the one subcommand that is declared; empty: all.
+  explicit CommandLine(std::string_view only = {})
+      : app_("Lacuna trains neural networks in a fraction of the memory.", "lacuna") {
     app_.require_subcommand(1);
     app_.set_version_flag("--version", version_and_commit());
     declare_load(app_);
@@ -60,6 +63,7 @@ class CommandLine {
         "written.");
     std::ranges::sort(commands(), {}, &Command::order);
     for (const Command& command : commands()) {
+      if (!only.empty() && command.name != only) continue;
       CLI::App* const sub = app_.add_subcommand(std::string(command.name), std::string(command.summary));
       declare_load(*sub);
       sub->callback([this, action = command.subcommand(*sub)] { chosen_ = action; });
@@ -137,6 +141,18 @@ std::vector<CommandWords> command_words() {
 
 RegisterCommand::RegisterCommand(int order, std::string_view name, std::string_view summary, Subcommand subcommand) {
   commands().push_back({order, name, summary, subcommand});
+}
+
+ExitCode run_command(std::vector<std::string> words, Host& host) {
+  const HostScope scope(host);
+  CommandLine line(words.front());
+  std::ranges::reverse(words);  // as CLI11 takes them
+  try {
+    line.app().parse(std::move(words));
+  } catch (const CLI::ParseError& error) {
+    reject("{}", line.explain(error));
+  }
+  return line.chosen()();
 }
 
 ExitCode run_command_line(int argc, const char* const* argv) {

@@ -13,6 +13,8 @@ class App;
 
 namespace lacuna::apps {
 
+class Host;
+
 /// Exit codes of the command: 0, one of these, or 128 + the signal that stopped it.
 using ExitCode = int;
 inline constexpr ExitCode run_failed = 1, wrong_input = 2;
@@ -40,6 +42,10 @@ struct CommandWords {
 };
 /// The words that can follow `lacuna`, in the order of the help.
 std::vector<CommandWords> command_words();
+
+/// Runs a command, the first of `words`, with its options in the process of `host`. Throws Error where the command line
+/// would say what is wrong and end with its code.
+ExitCode run_command(std::vector<std::string> words, Host& host);
 
 /// The whole command: returns the exit code, 0 for done, 1 for a failed run, 2 for wrong input.
 ExitCode run_command_line(int argc, const char* const* argv);

@@ -1,5 +1,6 @@
 #include "apps/output/output.h"
 
+#include "apps/output/host.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/system_error.h"
@@ -45,13 +46,21 @@ bool is_silent = false;
 
 bool print_output(const std::string& text) {
   if (text.empty()) return true;
+  if (command_host() != nullptr) {
+    command_host()->print(text);
+    return true;
+  }
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return true;
   if (errno == EPIPE) return false;
   reject("cannot write to standard output: {}", last_system_error());
 }
 
 void print_error(const std::string& text) {
-  if (!is_silent) std::fputs(text.c_str(), stderr);
+  if (is_silent) return;
+  if (command_host() != nullptr)
+    command_host()->warn(text);
+  else
+    std::fputs(text.c_str(), stderr);
 }
 
 std::string shell_word(const std::string& word) {
@@ -72,7 +81,10 @@ void Report::declare(CLI::App& app) {
       ->check(refusal_to_write);
 }
 
+bool Report::for_people() const { return file_ != "-" && command_host() == nullptr; }
+
 void Report::write(const std::string& text, const nlohmann::ordered_json& json) const {
+  if (command_host() != nullptr) return command_host()->result(text, json);
   if (for_people()) print_output(text);
   if (file_.empty()) return;
   const std::string content = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -25,10 +25,10 @@ void silence_warnings();
 class Report {
  public:
   void declare(CLI::App& app);
-  /// Prints `text` unless standard output is for the JSON, and writes the JSON where it is asked for.
+  /// Prints `text` unless standard output is for the JSON, and writes the JSON where it is asked for. A host gets both.
   void write(const std::string& text, const nlohmann::ordered_json& json) const;
   /// Whether people read standard output.
-  bool for_people() const { return file_ != "-"; }
+  bool for_people() const;
 
  private:
   std::string file_;

@@ -1,5 +1,6 @@
 #include "apps/sweep/process.h"
 
+#include "apps/output/host.h"
 #include "apps/plugin.h"
 #include "core/error.h"
 #include "core/openmp.h"
@@ -36,7 +37,7 @@ class Descriptor {
 };
 
 /// In the child, between fork and exec: only calls that are safe there.
-[[noreturn]] void become(char* const* arguments, pid_t parent, int output, int errors) {
+[[noreturn]] void become(const char* command, char* const* arguments, pid_t parent, int output, int errors) {
   // A signal that a terminal, `timeout` or a batch system sends to a whole group would come twice.
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -47,7 +48,7 @@ class Descriptor {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);  // what an InterruptGuard has blocked
   leave_place();
   if (::dup2(output, STDOUT_FILENO) < 0 || ::dup2(errors, STDERR_FILENO) < 0) ::_exit(127);
-  ::execv("/proc/self/exe", arguments);
+  ::execv(command, arguments);
   ::_exit(127);
 }
 
@@ -62,12 +63,13 @@ ChildProcess::ChildProcess(std::vector<std::string> arguments, const fs::path& e
   std::vector<char*> pointers{name.data()};
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
+  const std::string command = command_host() != nullptr ? command_host()->command().string() : "/proc/self/exe";
   // If the parent process ignores SIGCHLD, the system drops the exit code of a child.
   ::signal(SIGCHLD, SIG_DFL);
   const pid_t parent = ::getpid();
   process_ = ::fork();
   if (process_ < 0) fail("cannot start a process: {}", last_system_error());
-  if (process_ == 0) become(pointers.data(), parent, output.value(), error_file.value());
+  if (process_ == 0) become(command.c_str(), pointers.data(), parent, output.value(), error_file.value());
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept

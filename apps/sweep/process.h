@@ -12,9 +12,9 @@ namespace lacuna::apps {
 
 class ChildProcess {
  public:
-  /// Starts this executable. Its standard error goes to the file `errors`, its standard output nowhere. It does not
-  /// outlive this process, however that ends. It is the leader of a group of its own: signals reach it by `signal`
-  /// alone.
+  /// Starts this executable, or the host's command. Its standard error goes to the file `errors`, its standard output
+  /// nowhere. It does not outlive this process, however that ends. It is the leader of a group of its own: signals
+  /// reach it by `signal` alone.
   ChildProcess(std::vector<std::string> arguments, const std::filesystem::path& errors);
   /// Ends the child if it still runs.
   ~ChildProcess();

@@ -1,5 +1,6 @@
 // lacuna sweep: a command over many configurations, one process a case.
 #include "apps/command.h"
+#include "apps/output/host.h"
 #include "apps/output/output.h"
 #include "apps/report/page.h"
 #include "apps/sweep/case_run.h"
@@ -227,9 +228,11 @@ class SweepCommand {
 
   template <class... Args>
   void say(fmt::format_string<Args...> format, Args&&... args) const {
+    const std::string text = fmt::format(format, std::forward<Args>(args)...);
+    if (command_host() != nullptr) command_host()->print(text);
     if (!report_.for_people()) return;
     // Not fmt::print, which throws if nobody reads: the results are in files.
-    std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stdout);
+    std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
   }
 

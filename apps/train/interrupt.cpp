@@ -1,5 +1,6 @@
 #include "apps/train/interrupt.h"
 
+#include "apps/output/host.h"
 #include "core/error.h"
 #include "core/system_error.h"
 
@@ -80,7 +81,9 @@ void wait_for_signals(int signals, int wake) {
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() : wake_(opened(::eventfd(0, EFD_CLOEXEC), "an event")) {
+InterruptGuard::InterruptGuard() {
+  if (command_host() != nullptr) return;
+  wake_ = opened(::eventfd(0, EFD_CLOEXEC), "an event");
   received = 0;
   const sigset_t set = asking_to_stop();
   const int signals = opened(::signalfd(-1, &set, SFD_CLOEXEC), "a descriptor for signals");
@@ -99,12 +102,16 @@ InterruptGuard::InterruptGuard() : wake_(opened(::eventfd(0, EFD_CLOEXEC), "an e
 }
 
 InterruptGuard::~InterruptGuard() {
+  if (!waiting_.joinable()) return;
   ::eventfd_write(wake_, 1);
   waiting_.join();
   ::close(wake_);
   ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
 }
 
-int InterruptGuard::signal() { return received; }
+int InterruptGuard::signal() {
+  if (command_host() != nullptr) return command_host()->wants_to_stop() ? SIGINT : 0;
+  return received;
+}
 
 }  // namespace lacuna::apps

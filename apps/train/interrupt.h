@@ -13,6 +13,8 @@ namespace lacuna::apps {
 /// A thread of its own takes them; they are blocked in the one that makes the guard and in all that come after it. No
 /// handler may run on a thread that computes: oneDNN's generated matrix kernels use the stack pointer as an ordinary
 /// register, and the kernel would write the signal's frame where it points. Make it before any thread computes.
+///
+/// The signals of a host stay its own: the guard does nothing there, and the host says whether to stop.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -20,12 +22,12 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  /// The signal that came, or 0.
+  /// The signal that came, or 0; SIGINT where a host wants to stop.
   static int signal();
 
  private:
-  sigset_t blocked_before_;
-  int wake_;  // an event that ends the waiting
+  sigset_t blocked_before_{};
+  int wake_ = -1;  // an event that ends the waiting
   std::thread waiting_;
 };
 

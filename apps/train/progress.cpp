@@ -1,5 +1,6 @@
 #include "apps/train/progress.h"
 
+#include "apps/output/host.h"
 #include "core/launch.h"
 #include "core/ledger.h"
 
@@ -17,6 +18,7 @@ namespace lacuna::apps {
 namespace {
 
 constexpr const char* clear_line = "\r\x1b[K";
+constexpr std::size_t usual_columns = 79;
 
 }  // namespace
 
@@ -30,6 +32,15 @@ std::string clock_time(double seconds) {
 std::string metric_text(const std::string& name, double value) {
   const bool is_share = name.ends_with("accuracy");
   return is_share ? fmt::format("{} {:.2f} %", name, 100 * value) : fmt::format("{} {:.4f}", name, value);
+}
+
+double share_done(const ProgressLine& line) {
+  const double in_epoch = static_cast<double>(line.step) / static_cast<double>(line.steps);
+  return (static_cast<double>(line.epoch - 1) + in_epoch) / static_cast<double>(line.epochs);
+}
+
+double share_done(const EvaluationLine& line) {
+  return line.of > 0 ? static_cast<double>(line.samples) / static_cast<double>(line.of) : 0;
 }
 
 namespace {
@@ -97,35 +108,40 @@ bool is_live(std::FILE* stream) {
 std::size_t columns(std::FILE* stream) {
   winsize size{};
   if (::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1) return size.ws_col - 1U;
-  constexpr std::size_t usual = 79;
-  return usual;
+  return usual_columns;
 }
 
 }  // namespace
 
-ProgressDisplay::ProgressDisplay(std::FILE* stream) : stream_(stream), live_(is_live(stream)) {}
+ProgressDisplay::ProgressDisplay(std::FILE* stream)
+    : stream_(stream),
+      host_(stream == nullptr ? command_host() : nullptr),
+      live_(host_ != nullptr || is_live(stream)) {}
 
 ProgressDisplay::~ProgressDisplay() {
   if (pending_) show("\n");
 }
 
-void ProgressDisplay::update(const std::function<std::string(std::size_t width)>& text) {
-  if (stream_ == nullptr) return;
+void ProgressDisplay::update(const std::function<std::string(std::size_t width)>& text, double done) {
+  if (stream_ == nullptr && host_ == nullptr) return;
   using namespace std::chrono_literals;
   const auto now = std::chrono::steady_clock::now();
   if (now - shown_ < (live_ ? std::chrono::milliseconds(100) : 10s)) return;
   shown_ = now;
+  if (host_ != nullptr) return host_->show(text(usual_columns), done);
   if (!live_) return print(text(std::string::npos));
   show(clear_line + text(columns(stream_)));
   pending_ = true;
 }
 
 void ProgressDisplay::clear() {
+  if (host_ != nullptr) host_->show("", 1);
   if (pending_) show(clear_line);
   pending_ = false;
 }
 
 void ProgressDisplay::print(const std::string& text) {
+  if (host_ != nullptr) return host_->print(text + "\n");
   if (stream_ == nullptr) return;
   show((pending_ ? clear_line : "") + text + "\n");
   pending_ = false;

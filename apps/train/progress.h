@@ -9,6 +9,8 @@
 
 namespace lacuna::apps {
 
+class Host;
+
 struct ProgressLine {
   std::int64_t epoch = 0, epochs = 0;  // the one under way, counted from 1
   std::int64_t step = 0, steps = 0;    // within the epoch
@@ -29,6 +31,9 @@ struct EvaluationLine {
 /// In at most `width` columns: the least important fields are left out.
 std::string to_string(const ProgressLine& line, std::size_t width);
 std::string to_string(const EvaluationLine& line, std::size_t width);
+/// The share of a run, or of an evaluation, that is done: from 0 to 1.
+double share_done(const ProgressLine& line);
+double share_done(const EvaluationLine& line);
 /// As 1:02:03, or 2:03.
 std::string clock_time(double seconds);
 /// A metric in words: `accuracy 93.10 %`, `mse 0.1234`.
@@ -36,7 +41,7 @@ std::string metric_text(const std::string& name, double value);
 
 class ProgressDisplay {
  public:
-  /// `stream` null: shows nothing.
+  /// `stream` null: shows nothing, or lets the host show it.
   explicit ProgressDisplay(std::FILE* stream);
   ~ProgressDisplay();
   ProgressDisplay(const ProgressDisplay&) = delete;
@@ -44,12 +49,13 @@ class ProgressDisplay {
 
   /// Shows the line if the last one is old enough: a tenth of a second on a terminal, ten seconds elsewhere.
   void update(const ProgressLine& line) {
-    update([&](std::size_t width) { return to_string(line, width); });
+    update([&](std::size_t width) { return to_string(line, width); }, share_done(line));
   }
   /// Nothing of a short evaluation outside of a terminal.
   void update(const EvaluationLine& line) {
     constexpr double is_long = 10;  // seconds
-    if (live_ || line.elapsed >= is_long) update([&](std::size_t width) { return to_string(line, width); });
+    if (live_ || line.elapsed >= is_long)
+      update([&](std::size_t width) { return to_string(line, width); }, share_done(line));
   }
   /// Removes a live line.
   void clear();
@@ -57,10 +63,11 @@ class ProgressDisplay {
   void print(const std::string& text);
 
  private:
-  void update(const std::function<std::string(std::size_t width)>& text);
+  void update(const std::function<std::string(std::size_t width)>& text, double done);
   void show(const std::string& text);
 
   std::FILE* stream_;     // null: none, or nobody reads it any more
+  Host* host_;            // null: none, or `stream` is in its place
   bool live_;             // a terminal that can move the cursor: the line is written over
   bool pending_ = false;  // a live line stands there
   std::chrono::steady_clock::time_point shown_{};

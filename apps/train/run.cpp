@@ -5,6 +5,7 @@
 #include "apps/config/paths.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
+#include "apps/output/host.h"
 #include "apps/output/output.h"
 #include "apps/train/announcement.h"
 #include "apps/train/damaged_files.h"
@@ -244,6 +245,7 @@ int Run::run_beside() {
 }
 
 int Run::run(const RunFolder& folder) {
+  if (command_host() != nullptr) command_host()->begin(folder.path());
   auto before = finished(folder);
   if (largest_of_ranks(ranks_, before ? 1 : 0) > 0) {
     summary_ = std::move(*before);
@@ -380,6 +382,7 @@ void Run::note(const nlohmann::ordered_json& line) {
   if (!is_writer()) return;
   metrics_->write(line);
   if (events_) events_->write(line);
+  if (command_host() != nullptr) command_host()->metrics(line);
 }
 
 void Run::note_step(const StepResult& result, double learning_rate, double seconds) {

@@ -1,6 +1,6 @@
-// Includes flow one way: core <- ops <- autograd <- nn <- optim <- models <- apps; data beside ops. Within apps:
-// output <- config <- train <- report <- commands; sweep beside commands. Data sets, model families
-// and tasks alone name fields.
+// Includes flow one way: core <- ops <- autograd <- nn <- optim <- models <- apps <- python; data beside ops. Within
+// apps: output <- config <- train <- report <- commands; sweep beside commands. Data sets, model families and tasks
+// alone name fields.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -24,6 +24,7 @@ const std::map<std::string, std::set<std::string>> may_see{
     {"data", {"core", "data"}},
     {"models", {"core", "ops", "autograd", "nn", "optim", "data", "models"}},
     {"apps", {"core", "ops", "autograd", "nn", "optim", "data", "models", "apps"}},
+    {"python", {"core", "ops", "autograd", "nn", "optim", "data", "models", "apps", "python"}},
 };
 
 /// The folders of apps/. The files beside them see the first alone, and all see those files.

@@ -1,0 +1,17 @@
+#include "apps/output/host.h"
+
+#include <utility>
+
+namespace lacuna::apps {
+namespace {
+
+Host* current = nullptr;
+
+}  // namespace
+
+Host* command_host() { return current; }
+
+HostScope::HostScope(Host& host) : before_(std::exchange(current, &host)) {}
+HostScope::~HostScope() { current = before_; }
+
+}  // namespace lacuna::apps

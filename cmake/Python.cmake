@@ -1,0 +1,41 @@
+# The Python package `lacuna`: python/lacuna/*.py and the extension `_core` beside them. The build tree holds it below
+# python/; the wheel (pyproject.toml) holds the command and the library too.
+find_package(Python 3.9 REQUIRED COMPONENTS Interpreter Development.Module)
+execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir OUTPUT_VARIABLE nanobind_ROOT
+                OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
+if(failed)
+  message(FATAL_ERROR "${Python_EXECUTABLE} has no nanobind: ${Python_EXECUTABLE} -m pip install nanobind")
+endif()
+find_package(nanobind CONFIG REQUIRED)
+
+set_target_properties(lacuna_apps PROPERTIES POSITION_INDEPENDENT_CODE ON)
+set(python_package ${CMAKE_BINARY_DIR}/python/lacuna)
+file(GLOB extension_sources CONFIGURE_DEPENDS python/*.cpp)
+nanobind_add_module(lacuna_python NB_STATIC NB_SUPPRESS_WARNINGS ${extension_sources})
+set_target_properties(lacuna_python PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY ${python_package}
+                                               INSTALL_RPATH $ORIGIN/lib)
+target_link_libraries(lacuna_python PRIVATE lacuna_apps lacuna_flags)
+target_compile_options(lacuna_python PRIVATE ${outside_kernels})
+target_compile_definitions(lacuna_python PRIVATE LACUNA_VERSION="${PROJECT_VERSION}")
+add_dependencies(lacuna_python lacuna_command)
+
+file(GLOB modules CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/python/lacuna python/lacuna/*)
+file(MAKE_DIRECTORY ${python_package}/bin)
+foreach(module ${modules})
+  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR}/python/lacuna/${module} ${python_package}/${module} SYMBOLIC)
+endforeach()
+file(CREATE_LINK ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/lacuna ${python_package}/bin/lacuna SYMBOLIC)
+
+# A component of its own: a wheel has no headers, and no links.
+install(TARGETS lacuna_python LIBRARY DESTINATION . COMPONENT python)
+install(TARGETS lacuna_command RUNTIME DESTINATION bin COMPONENT python)
+install(TARGETS lacuna LIBRARY DESTINATION lib COMPONENT python NAMELINK_SKIP)
+if(SKBUILD)
+  set_target_properties(lacuna PROPERTIES VERSION ${PROJECT_VERSION_MAJOR})
+endif()
+
+if(LACUNA_TESTS)
+  enable_testing()
+  add_test(NAME python COMMAND ${Python_EXECUTABLE} -m pytest -q -p no:cacheprovider ${CMAKE_CURRENT_SOURCE_DIR}/python/tests)
+  set_tests_properties(python PROPERTIES LABELS slow ENVIRONMENT PYTHONPATH=${CMAKE_BINARY_DIR}/python)
+endif()

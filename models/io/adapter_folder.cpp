@@ -338,7 +338,8 @@ void write_adapter(const fs::path& folder, const Model& model, const TensorNames
       }
       const bool adapted = targets.contains(module);  // in PEFT the bias is then of the layer below
       biases = adapted && biases != "all" ? "lora_only" : "all";
-      stored.emplace_back(fmt::format("{}{}{}.bias", prefix, module, adapted ? base_layer : ""), part);
+      stored.emplace_back(
+          fmt::format("{}{}{}{}", prefix, module, adapted ? base_layer : "", theirs.substr(module.size())), part);
     }
   };
   for (const auto& [name, tensor] : state) {

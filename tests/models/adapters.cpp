@@ -370,6 +370,34 @@ TEST_CASE("adapter folders: names of another library, and convolutions, are writ
   CHECK(round_trip(tiny_resnet(), {"conv2"}, false).contains("base_model.model.layer2.1.conv2.lora_A.weight"));
 }
 
+TEST_CASE("adapter folders: biases alone are stored under each name that a library has for them") {
+  const TemporaryFolder folder;
+  const Description bert{"bert",
+                         {{"vocab_size", whole(20)},
+                          {"hidden_size", whole(8)},
+                          {"num_hidden_layers", whole(1)},
+                          {"num_attention_heads", whole(2)},
+                          {"intermediate_size", whole(8)}}};
+  const std::unique_ptr<Model> model = adapted(bert, {.kind = "lora", .settings = {}, .targets = {"query", "dense"}},
+                                               {.train = {"@bias"}, .freeze = {}});
+  double value = 0;
+  for (Parameter* const parameter : model->parameters())
+    if (parameter->trainable() && is_bias(parameter->path())) parameter->tensor().fill(value += 0.5);
+  const std::vector<TensorNames> tables = tensor_names_of("bert");
+  write_adapter(folder.path(), *model, &tables.front());
+  const SafetensorsFile file(folder / "adapter_model.safetensors");
+  for (const char* const name :
+       {"bert.embeddings.LayerNorm.bias", "bert.embeddings.LayerNorm.beta",
+        "bert.encoder.layer.0.attention.self.key.bias", "bert.encoder.layer.0.attention.self.query.base_layer.bias"})
+    CHECK(file.contains(fmt::format("base_model.model.{}", name)));
+  const std::unique_ptr<Model> other = make(bert);
+  const AdapterFolder read(folder.path(), tables);
+  add_adapters(*other, read.options(*other));
+  read.load(*other);
+  for (std::size_t i = 0; i < other->parameters().size(); ++i)
+    CHECK(other->parameters()[i]->tensor().to_vector() == model->parameters()[i]->tensor().to_vector());
+}
+
 TEST_CASE("adapter folders: rank and alpha of a layer are those of the first pattern that its name ends with") {
   const auto lora = [](double rank, double alpha) { return OptionValues{{"rank", rank}, {"alpha", alpha}}; };
   const AdapterOptions options{.kind = "lora",

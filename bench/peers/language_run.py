@@ -92,7 +92,7 @@ def train(a):
             for batch in batches(validation, range(len(validation))):
                 ids, labels = padded(batch)
                 counted = int((labels[:, 1:] != -100).sum())
-                total += float(model(input_ids=ids, labels=labels).loss) * counted
+                total += model(input_ids=ids, labels=labels).loss.item() * counted
                 count += counted
         return math.exp(total / count)
 
@@ -113,7 +113,7 @@ def train(a):
             loss = model(input_ids=ids, labels=labels).loss
             loss.backward()
             optimizer.step()
-            losses.append(float(loss))
+            losses.append(loss.item())
         print(f"epoch {epoch + 1}: loss {sum(losses) / len(losses):.4f}, {time.perf_counter() - begin:.0f} s, perplexity "
               f"{perplexity():.3f}", flush=True)
 

@@ -27,7 +27,7 @@ def drawn(name):
             vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=6, num_attention_heads=14,
             num_key_value_heads=2, max_position_embeddings=32768, rope_theta=1e6, rms_norm_eps=1e-6,
             tie_word_embeddings=True, bos_token_id=None, eos_token_id=None))
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config())
 
 
 def with_adapter(model):

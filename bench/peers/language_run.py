@@ -6,7 +6,7 @@
 
 TEXTS and VALIDATION have a document a line. `prepare` trains a byte-level BPE by the tokenizers crate, draws a GPT-2, and writes
 both to FOLDER, with FOLDER/data/train.jsonl and FOLDER/data/validation.jsonl. `train` starts from the same weights and takes the
-recipe's steps: as many tokens, each document a sequence of its own with the end token behind it, AdamW with weight decay on
+recipe's steps: whole documents packed in rows, each a sequence of its own with the end token behind it, AdamW with weight decay on
 matrices, a cosine schedule with warm-up by epochs. Prints seconds, the loss by epoch, and the perplexity on VALIDATION.
 """
 import argparse
@@ -43,25 +43,35 @@ def prepare(a):
         embd_pdrop=0, attn_pdrop=0, bos_token_id=end, eos_token_id=end)).save_pretrained(folder)
 
 
-def padded(sequences):
-    longest = max(map(len, sequences))
-    ids = torch.zeros(len(sequences), longest, dtype=torch.long)
-    labels = torch.full((len(sequences), longest), -100)
-    for row, sequence in enumerate(sequences):
-        ids[row, :len(sequence)] = labels[row, :len(sequence)] = torch.tensor(sequence)
-    return ids, labels
-
-
-def batches(sequences, order):
-    """Sequences whose tokens fill a batch."""
-    batch, tokens = [], 0
+def packed(sequences, order):
+    """Rows of LENGTH tokens, each with as many whole sequences as fit: lists of indices."""
+    rows, room = [], []
     for index in order:
-        if batch and tokens + len(sequences[index]) > BATCH * LENGTH:
-            yield batch
-            batch, tokens = [], 0
-        batch.append(sequences[index])
-        tokens += len(sequences[index])
-    yield batch
+        fitting = [i for i in range(max(0, len(rows) - 64), len(rows)) if room[i] >= len(sequences[index])]
+        if not fitting:
+            rows.append([])
+            room.append(LENGTH)
+            fitting = [len(rows) - 1]
+        row = min(fitting, key=lambda i: room[i])
+        rows[row].append(index)
+        room[row] -= len(sequences[index])
+    return rows
+
+
+def batch_of(sequences, rows):
+    """Ids, labels, positions from 0 in each sequence, and a mask of what attends to what: the past of its own sequence."""
+    ids, positions = torch.zeros(len(rows), LENGTH, dtype=torch.long), torch.zeros(len(rows), LENGTH, dtype=torch.long)
+    labels, owner = torch.full((len(rows), LENGTH), -100), torch.full((len(rows), LENGTH), -1)
+    for r, row in enumerate(rows):
+        at = 0
+        for index in row:
+            tokens = torch.tensor(sequences[index])
+            end = at + len(tokens)
+            ids[r, at:end], positions[r, at:end], owner[r, at:end] = tokens, torch.arange(len(tokens)), index
+            labels[r, at + 1:end] = tokens[1:]
+            at = end
+    mask = (owner[:, None, :, None] == owner[:, None, None, :]) & torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
+    return dict(input_ids=ids, position_ids=positions, attention_mask=mask, labels=labels)
 
 
 def train(a):
@@ -83,16 +93,16 @@ def train(a):
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}],
                                   lr=RATE, fused=True)
     generator = random.Random(1)
-    steps = len(list(batches(samples, range(len(samples)))))
+    held_out = packed(validation, range(len(validation)))
 
     def perplexity():
         model.eval()
         total = count = 0
         with torch.inference_mode():
-            for batch in batches(validation, range(len(validation))):
-                ids, labels = padded(batch)
-                counted = int((labels[:, 1:] != -100).sum())
-                total += model(input_ids=ids, labels=labels).loss.item() * counted
+            for first in range(0, len(held_out), BATCH):
+                batch = batch_of(validation, held_out[first:first + BATCH])
+                counted = int((batch["labels"] != -100).sum())
+                total += model(**batch).loss.item() * counted
                 count += counted
         return math.exp(total / count)
 
@@ -101,16 +111,17 @@ def train(a):
         model.train()
         order = list(range(len(samples)))
         generator.shuffle(order)
+        rows = packed(samples, order)
+        generator.shuffle(rows)
         losses = []
-        for step, batch in enumerate(batches(samples, order)):
-            at = epoch + step / steps
+        for first in range(0, len(rows), BATCH):
+            at = epoch + first / len(rows)
             rate = RATE * (at / WARM_UP if at < WARM_UP else
                            0.5 * (1 + math.cos(math.pi * (at - WARM_UP) / (a.epochs - WARM_UP))))
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            ids, labels = padded(batch)
             optimizer.zero_grad(set_to_none=True)
-            loss = model(input_ids=ids, labels=labels).loss
+            loss = model(**batch_of(samples, rows[first:first + BATCH])).loss
             loss.backward()
             optimizer.step()
             losses.append(loss.item())

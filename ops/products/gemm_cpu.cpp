@@ -233,13 +233,13 @@ onednn::TypedOperand typed(const Matrix& m) {
   return {first == nullptr ? nullptr : first + bytes, m.tensor.dtype(), m.stride, m.transposed};
 }
 
-/// Whether oneDNN's matmul beats its sgemm: with AVX-512 it does for a · bᵀ, by 5 to 25 %, unless b is very long
-/// (oneDNN 2.7, Zen 4).
+/// Whether oneDNN's matmul beats its sgemm: with AVX-512 it does for a · bᵀ, by 5 to 25 %, unless a has few rows
+/// or b very many (oneDNN 2.6, Zen 4).
 bool is_faster_as_matmul(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
-  constexpr std::int64_t worthwhile = 4 * 1024 * 1024;       // multiplications
-  constexpr std::int64_t longest = 8192, highest = 1 << 20;  // oneDNN divides by zero with far more rows
+  constexpr std::int64_t worthwhile = 4 * 1024 * 1024;                 // multiplications
+  constexpr std::int64_t fewest = 16, longest = 8192, most = 1 << 20;  // oneDNN divides by zero with far more rows
   return !a.transposed && b.transposed && options.alpha == 1 && onednn::has_avx512() && c.columns <= longest &&
-         c.rows <= highest && c.rows * c.columns * a.width() >= worthwhile;
+         c.rows >= fewest && c.rows <= most && c.rows * c.columns * a.width() >= worthwhile;
 }
 void gemm_matmul(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
   onednn::matmul({c.rows, c.columns, a.width()}, typed(a), typed(b), options.add, options.bias, typed(c),

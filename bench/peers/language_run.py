@@ -2,7 +2,7 @@
 """A GPT-2 of 4 layers on a text of many short documents: PyTorch's side of a run of configs/language/gpt2_from_scratch.yaml.
 
     language_run.py prepare TEXTS VALIDATION FOLDER [--vocabulary 4096]
-    language_run.py train FOLDER --epochs N [--threads 2]
+    language_run.py train FOLDER --epochs N [--rate 3e-4] [--warm-up 1] [--seed 1] [--threads 2]
 
 TEXTS and VALIDATION have a document a line. `prepare` trains a byte-level BPE by the tokenizers crate, draws a GPT-2, and writes
 both to FOLDER, with FOLDER/data/train.jsonl and FOLDER/data/validation.jsonl. `train` starts from the same weights and takes the
@@ -19,7 +19,7 @@ import time
 import torch
 import transformers
 
-BATCH, LENGTH, RATE, DECAY, WARM_UP = 16, 256, 1e-3, 0.1, 0.1
+BATCH, LENGTH, DECAY = 16, 256, 0.1
 END = "<|endoftext|>"
 
 
@@ -91,8 +91,8 @@ def train(a):
     matrices = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() <= 1]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}],
-                                  lr=RATE, fused=True)
-    generator = random.Random(1)
+                                  lr=a.rate, fused=True)
+    generator = random.Random(a.seed)
     held_out = packed(validation, range(len(validation)))
 
     def perplexity():
@@ -116,8 +116,8 @@ def train(a):
         losses = []
         for first in range(0, len(rows), BATCH):
             at = epoch + first / len(rows)
-            rate = RATE * (at / WARM_UP if at < WARM_UP else
-                           0.5 * (1 + math.cos(math.pi * (at - WARM_UP) / (a.epochs - WARM_UP))))
+            rate = a.rate * (at / a.warm_up if at < a.warm_up else
+                           0.5 * (1 + math.cos(math.pi * (at - a.warm_up) / (a.epochs - a.warm_up))))
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.zero_grad(set_to_none=True)
@@ -140,6 +140,9 @@ def main():
     training = commands.add_parser("train")
     training.add_argument("folder")
     training.add_argument("--epochs", type=int, required=True)
+    training.add_argument("--rate", type=float, default=3e-4)
+    training.add_argument("--warm-up", type=float, default=1, help="epochs")
+    training.add_argument("--seed", type=int, default=1, help="of the order")
     training.add_argument("--threads", type=int, default=2)
     training.set_defaults(command=train)
     a = parser.parse_args()

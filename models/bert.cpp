@@ -7,25 +7,16 @@
 #include "nn/region.h"
 #include "ops/arithmetic/arithmetic.h"
 #include "ops/attention/sequence_attention.h"
-#include "ops/norms/l2_normalize.h"
 #include "ops/pooling/sequence_mean.h"
 #include "ops/shapes/embedding.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace lacuna {
 namespace {
 
 nn::LinearOptions linear_options(const BertOptions& options) {
   return {.init = {init::normal(options.initializer_range), init::constant(0)}};
-}
-
-/// Whole numbers made on the host, for the device.
-Variable numbers(const std::vector<std::int64_t>& values, Device device) {
-  const Shape shape{static_cast<std::int64_t>(values.size())};
-  if (device == Device::meta) return Variable(Tensor::empty(shape, DType::i64, device));
-  return Variable(Tensor::from(std::span<const std::int64_t>(values), shape, device));
 }
 
 /// Names that are there.
@@ -70,35 +61,6 @@ std::vector<std::string> optional_parts_of(const BertOptions& options) {
   return {};
 }
 
-std::int64_t outputs_of_head(const BertOptions& options) {
-  switch (options.head) {
-    case TextHead::span:
-      return 2;
-    case TextHead::masked_lm:
-      return options.vocab_size;
-    case TextHead::embedding:
-      return options.hidden_size;
-    default:
-      return options.num_classes;
-  }
-}
-
-SampleFields inputs_of(const BertOptions& options) {
-  const std::int64_t most = options.most_tokens(),
-                     longest = options.longest > 0 ? std::min(options.longest, most) : most;
-  const auto field = [&](std::string name, std::int64_t below) {
-    return SampleField{.name = std::move(name),
-                       .dtype = DType::i64,
-                       .shape = {longest},
-                       .collation = Collation::packed,
-                       .below = below};
-  };
-  SampleFields fields{field("tokens", options.vocab_size)};
-  fields.front().kind = FieldKind::tokens;
-  if (options.has_types) fields.push_back(field("token_types", options.types));
-  return fields;
-}
-
 }  // namespace
 
 /// The tokens of a batch, and those that are left where only first tokens are read.
@@ -110,10 +72,7 @@ struct Bert::Embeddings final : Module {
   Embeddings(Module& parent, const BertOptions& options)
       : Module(parent, std::string(options.names.base) + ".embeddings"),
         words(*this, "word_embeddings.weight", {options.vocab_size, options.hidden_size},
-              [range = options.initializer_range, padding = options.padding](const Tensor& table, RandomStream stream) {
-                init::normal(range)(table, stream);
-                if (padding >= 0) table.leading(padding, padding + 1).fill(0);
-              }),
+              text_table(init::normal(options.initializer_range), options.padding)),
         positions(*this, "position_embeddings.weight", {options.positions, options.hidden_size},
                   init::normal(options.initializer_range)),
         norm(*this, "LayerNorm", options.hidden_size, options.norm_eps),
@@ -139,10 +98,10 @@ struct Bert::Embeddings final : Module {
     Variable x = look_up(words, std::move(tokens), {}, padding);
     if (types) {
       if (!token_types.defined())
-        token_types = numbers(std::vector<std::int64_t>(static_cast<std::size_t>(rows)), device);
+        token_types = whole_numbers(std::vector<std::int64_t>(static_cast<std::size_t>(rows)), device);
       x = look_up(*types, std::move(token_types), std::move(x), -1);
     }
-    x = look_up(positions, numbers(places, device), std::move(x), -1);
+    x = look_up(positions, whole_numbers(places, device), std::move(x), -1);
     return dropout.forward(norm.forward(std::move(x)), sequences);
   }
   Variable look_up(const Parameter& table, Variable ids, Variable base, std::int64_t without_gradient) const {
@@ -191,13 +150,7 @@ class Bert::Layer final : public Module {
  private:
   Variable transform(Variable x, const Layout& layout, bool only_first) const {
     Variable k = key_.forward(x, {}, layout.all), v = value_.forward(x, {}, layout.all);
-    if (only_first) {
-      std::vector<std::int64_t> firsts;
-      for (std::int64_t i = 0; i < layout.all->count(); ++i) firsts.push_back(layout.all->begin(i));
-      const Shape shape = x.shape();
-      x = apply(Embedding{.shape = shape, .dtype = x.dtype()}, std::move(x), numbers(firsts, context().device),
-                Variable());
-    }
+    if (only_first) x = first_tokens(std::move(x), *layout.all);
     const SequencesPtr& rows = only_first ? layout.firsts : layout.all;
     Variable mixed = apply(SequenceAttention{.heads = heads_,
                                              .sequences = layout.all,
@@ -225,7 +178,7 @@ class Bert::Layer final : public Module {
 };
 
 Bert::Bert(const ModelContext& context, const BertOptions& options)
-    : Model(context, {.inputs = inputs_of(options),
+    : Model(context, {.inputs = text_inputs(options, options.most_tokens(), options.has_types ? options.types : 0),
                       .num_classes = outputs_of_head(options),
                       .heads = heads_of(options),
                       .other_heads = other_heads_of(options),
@@ -272,31 +225,21 @@ bool Bert::reads_first_tokens() const {
 }
 
 Variable Bert::encode(Inputs& inputs, const Layout& layout) const {
-  const std::int64_t longest = layout.all->longest();
-  if (longest > options_.most_tokens())
-    reject("a sequence of {} tokens: the model has {} positions; data.max_length cuts longer texts", longest,
-           options_.most_tokens());
-  const auto flat = [&](Variable ids) { return ids.reshape({layout.all->rows()}); };
-  Variable types = inputs.contains("token_types") ? flat(inputs.take("token_types", context().device)) : Variable();
-  Variable x = embeddings_->forward(flat(inputs.take("tokens", context().device)), std::move(types), layout.all);
+  const Device device = context().device;
+  Variable tokens = take_tokens(inputs, *layout.all, options_.most_tokens(), device);
+  Variable types =
+      inputs.contains("token_types") ? inputs.take("token_types", device).reshape({layout.all->rows()}) : Variable();
+  Variable x = embeddings_->forward(std::move(tokens), std::move(types), layout.all);
   const Layer* const last = layers_.back().get();
   return run_sequence(layers_, std::move(x), [this, layout, last](const Layer& layer, Variable in) {
     return layer.forward(std::move(in), layout, &layer == last && reads_first_tokens());
   });
 }
 
-Variable Bert::select(Variable x, Variable rows) const {
-  if (!rows.defined()) return x;
-  const Shape shape = x.shape();
-  return apply(Embedding{.shape = shape, .dtype = x.dtype()}, std::move(x), std::move(rows), Variable());
-}
-
 Outputs Bert::forward(Inputs inputs) {
   const Scope scope(*this);
-  Layout layout{sequences_of(inputs), nullptr};
-  std::vector<std::int64_t> firsts(static_cast<std::size_t>(layout.all->count()) + 1);
-  std::iota(firsts.begin(), firsts.end(), 0);
-  layout.firsts = Sequences::packed(firsts);
+  const SequencesPtr sequences = sequences_of(inputs);
+  const Layout layout{sequences, one_token_each(*sequences)};
   Variable rows = inputs.contains("rows") ? inputs.take("rows", context().device) : Variable();
   Variable x = encode(inputs, layout);
   const auto by_sequence = [&](Variable tokens) { return tokens.reshape({layout.all->count(), options_.hidden_size}); };
@@ -311,7 +254,7 @@ Outputs Bert::forward(Inputs inputs) {
       break;
     }
     case TextHead::tokens: {
-      x = select(head_dropout_.forward(std::move(x), layout.all), std::move(rows));
+      x = select_rows(head_dropout_.forward(std::move(x), layout.all), std::move(rows));
       const std::int64_t count = x.shape()[1];
       outputs.set("logits", classifier_->forward(std::move(x)).reshape({count, options_.num_classes}));
       break;
@@ -321,7 +264,7 @@ Outputs Bert::forward(Inputs inputs) {
       outputs.set("logits", classifier_->forward(std::move(x)));
       break;
     case TextHead::masked_lm: {
-      x = mlm_dense_->forward(select(std::move(x), std::move(rows)));
+      x = mlm_dense_->forward(select_rows(std::move(x), std::move(rows)));
       outputs.set("hidden", mlm_norm_->forward(nn::activate(options_.mlm_activation, std::move(x))));
       outputs.set("decoder_weight", embeddings_->words.variable());
       outputs.set("decoder_bias", mlm_bias_->variable());
@@ -330,36 +273,10 @@ Outputs Bert::forward(Inputs inputs) {
     case TextHead::embedding:
       x = options_.pooling == Pooling::mean ? apply(SequenceMean{.sequences = layout.all}, std::move(x))
                                             : by_sequence(std::move(x));
-      outputs.set("embeddings", options_.normalize ? apply(L2Normalize{}, std::move(x)) : std::move(x));
+      outputs.set("embeddings", embeddings_of(options_, std::move(x)));
       break;
   }
   return outputs;
-}
-
-std::array<std::pair<std::string_view, TextHead>, 5> names_of(TextHead) {
-  return {{{"classification", TextHead::classification},
-           {"tokens", TextHead::tokens},
-           {"span", TextHead::span},
-           {"masked_lm", TextHead::masked_lm},
-           {"embedding", TextHead::embedding}}};
-}
-std::array<std::pair<std::string_view, Pooling>, 2> names_of(Pooling) {
-  return {{{"mean", Pooling::mean}, {"first", Pooling::first}}};
-}
-
-void check_text_head(const BertOptions& options, HyperProblems& problems) {
-  if (options.padding >= options.vocab_size)
-    problems.add("pad_token_id",
-                 fmt::format("`pad_token_id` {} is not in the vocabulary of {}", options.padding, options.vocab_size));
-  if (options.hidden_size % options.heads != 0)
-    problems.add(options.names.width, fmt::format("`{}` {} is not divisible by the {} attention heads",
-                                                  options.names.width, options.hidden_size, options.heads));
-}
-
-Names text_activations() { return {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"}; }
-nn::Activation text_activation(std::string_view name) {
-  if (name == "relu") return nn::Activation::relu;
-  return name == "gelu" ? nn::Activation::gelu : nn::Activation::gelu_tanh;
 }
 
 namespace {
@@ -413,7 +330,7 @@ struct BertFamily : BertOptions {
     if (!classifier_dropout) classifier_dropout = dropout;
     head_dropout = *classifier_dropout;
     activation = mlm_activation = text_activation(hidden_act);
-    check_text_head(*this, problems);
+    check_text_head(*this, names.width, problems);
   }
 };
 

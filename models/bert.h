@@ -2,13 +2,10 @@
 // 2020) as transformers has them, with its parameter names.
 #pragma once
 
-#include "models/hyper_parameters.h"
-#include "models/model.h"
+#include "models/text_encoder.h"
 #include "nn/dropout.h"
 #include "nn/linear.h"
-#include "nn/mlp.h"
 #include "nn/norm.h"
-#include "ops/shapes/sequences.h"
 
 #include <array>
 #include <memory>
@@ -18,19 +15,6 @@
 #include <vector>
 
 namespace lacuna {
-
-/// The head behind the encoder.
-enum class TextHead : std::uint8_t {
-  classification,  // one set of logits a sequence, from its first token
-  tokens,          // one a token
-  span,            // start and end of an answer: two logits a token
-  masked_lm,       // the vocabulary, its table shared with the embedding
-  embedding        // none: the vector of a sequence
-};
-
-enum class Pooling : std::uint8_t { mean, first };
-std::array<std::pair<std::string_view, TextHead>, 5> names_of(TextHead);
-std::array<std::pair<std::string_view, Pooling>, 2> names_of(Pooling);
 
 /// Names of parameters, relative to `base` or to a layer, and the hyper-parameter of the tokens' width.
 struct TextNames {
@@ -44,47 +28,19 @@ struct TextNames {
   std::string_view class_module, pooler{};
 };
 
-struct BertOptions {
+struct BertOptions : TextOptions {
   TextNames names;
   bool has_types = true;
   bool has_tanh = true;             // behind class_dense; ReLU without
   bool drops_before_dense = false;  // dropout before class_dense too
   bool drops_before_span = false;   // the same before the head of `span`
   std::int64_t first_position = 0;  // row of the table of positions for the first token
-  std::int64_t vocab_size = 30522, hidden_size = 768, layers = 12, heads = 12, intermediate_size = 3072;
-  std::int64_t positions = 512, types = 2;
-  std::int64_t padding = 0;  // id of [PAD], whose row of the table gets no gradient
+  std::int64_t types = 2;
   nn::Activation activation = nn::Activation::gelu, mlm_activation = nn::Activation::gelu;
-  double dropout = 0.1, attention_dropout = 0.1;
-  double head_dropout = 0.1;
-  double initializer_range = 0.02;
-  double norm_eps = 1e-12;
-  TextHead head = TextHead::classification;
-  Pooling pooling = Pooling::mean;  // of `embedding`
-  bool normalize = false;           // the same
-  std::int64_t longest = 0;         // tokens of a text; 0: as many as positions
-  std::int64_t num_classes = 2;
+  double dropout = 0.1;
 
   std::int64_t most_tokens() const { return positions - first_position; }  // of a sequence
 };
-
-inline constexpr NumberRange text_layers = between(1, 4096);
-
-/// The rows `head`, `num_classes` and those of `embedding` of a family's options, and checks of these.
-template <class T>
-Fields text_head_rows() {
-  return {field<T>("head", &T::head, fits_weights,
-                   "head: classes of a sequence or of each token, an answer span, masked tokens, or an embedding"),
-          field<T>("pooling", &T::pooling, fits_weights, "`embedding`: mean over the tokens, or the first token"),
-          field<T>("normalize", &T::normalize, fits_weights, "`embedding`: whether vectors have length one"),
-          field<T>("max_seq_length", &T::longest, up_to(1 << 20), fits_weights,
-                   "longest text in tokens; 0: as many as there are positions"),
-          field<T>("num_classes", &T::num_classes, count_range, fits_weights, "outputs of the head")};
-}
-void check_text_head(const BertOptions& options, HyperProblems& problems);
-/// transformers' names of activation functions.
-Names text_activations();
-nn::Activation text_activation(std::string_view name);
 
 /// Inputs `tokens` i64 and `token_types` i64 (absent: all 0) as `sequences_of` has it.
 ///
@@ -109,8 +65,6 @@ class Bert final : public Model {
 
   Variable encode(Inputs& inputs, const Layout& layout) const;
   bool reads_first_tokens() const;
-  /// Rows of tokens x [1, T, C] by number: [1, M, C].
-  Variable select(Variable x, Variable rows) const;
 
   BertOptions options_;
   std::unique_ptr<Embeddings> embeddings_;

@@ -62,7 +62,7 @@ struct DistilBertFamily : BertOptions {
     head_dropout = head == TextHead::classification ? classifier_dropout
                    : head == TextHead::span         ? span_dropout
                                                     : dropout;
-    check_text_head(*this, problems);
+    check_text_head(*this, names.width, problems);
   }
 };
 

@@ -71,7 +71,7 @@ struct RobertaFamily : BertOptions {
       problems.add(
           "max_position_embeddings",
           fmt::format("`max_position_embeddings` {} leaves no token behind `pad_token_id` {}", positions, padding));
-    check_text_head(*this, problems);
+    check_text_head(*this, names.width, problems);
   }
 };
 

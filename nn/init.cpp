@@ -28,7 +28,7 @@ Init constant(double value) {
   return [=](const Tensor& tensor, const RandomStream&) { tensor.fill(value); };
 }
 
-Init truncated_normal(double deviation) { return bounded_normal(deviation, 2.0 / deviation); }
+Init truncated_normal(double deviation, double bound) { return bounded_normal(deviation, bound / deviation); }
 
 Init normal(double deviation) { return bounded_normal(deviation, std::numeric_limits<double>::infinity()); }
 

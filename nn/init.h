@@ -6,8 +6,8 @@
 namespace lacuna::init {
 
 Init constant(double value);
-/// Normal with mean 0, truncated at ±2 (absolute, like the default bounds of timm's trunc_normal_).
-Init truncated_normal(double deviation);
+/// Normal with mean 0, truncated at ±bound (absolute; 2 is the default of timm's trunc_normal_).
+Init truncated_normal(double deviation, double bound = 2);
 Init normal(double deviation);
 /// Uniform in ±bound.
 Init uniform(double bound);

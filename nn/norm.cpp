@@ -9,17 +9,16 @@
 
 namespace lacuna::nn {
 
-LayerNorm::LayerNorm(Module& parent, std::string_view name, std::int64_t channels, double eps, double weight)
-    : Module(parent, name),
-      eps_(eps),
-      weight_(*this, "weight", {channels}, init::constant(weight)),
-      bias_(*this, "bias", {channels}, init::constant(0)) {
+LayerNorm::LayerNorm(Module& parent, std::string_view name, std::int64_t channels, double eps, double weight, bool bias)
+    : Module(parent, name), eps_(eps), weight_(*this, "weight", {channels}, init::constant(weight)) {
+  if (bias) bias_.emplace(*this, "bias", Shape{channels}, init::constant(0));
   set_role(Role::norm);
 }
 
 Variable LayerNorm::forward(Variable x) const {
   const Scope scope(*this);
-  return apply(lacuna::LayerNorm{.eps = eps_}, std::move(x), weight_.variable(), bias_.variable());
+  return apply(lacuna::LayerNorm{.eps = eps_}, std::move(x), weight_.variable(),
+               bias_ ? bias_->variable() : Variable());
 }
 
 RmsNorm::RmsNorm(Module& parent, std::string_view name, std::int64_t channels, double eps, double offset)

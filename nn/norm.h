@@ -6,18 +6,22 @@
 #include "ops/attention/rotary.h"
 #include "ops/norms/rms_norm.h"
 
+#include <optional>
+
 namespace lacuna::nn {
 
-/// Layer norm over the last axis of tokens [..., C], with weight and bias [C].
+/// Layer norm over the last axis of tokens [..., C], with weight [C] and, unless there is none, bias [C].
 class LayerNorm : public Module {
  public:
   /// `weight`: the initial value of the weight.
-  LayerNorm(Module& parent, std::string_view name, std::int64_t channels, double eps = 1e-6, double weight = 1);
+  LayerNorm(Module& parent, std::string_view name, std::int64_t channels, double eps = 1e-6, double weight = 1,
+            bool bias = true);
   Variable forward(Variable x) const;
 
  private:
   double eps_;
-  Parameter weight_, bias_;
+  Parameter weight_;
+  std::optional<Parameter> bias_;
 };
 
 /// Root mean square norm over tokens [..., heads · C], each of the heads by itself, with weight [C]: y = x̂ · (offset +

@@ -377,10 +377,10 @@ std::unique_ptr<Task> make_reference_task(const SafetensorsFile& file, const Ref
                                           const Model& model) {
   if (file.metadata().contains("task")) return reference_task(file, model);
   if (description.names) return make_task(description.task, {}, model);
-  if (model.heads().size() == 2) return std::make_unique<TwoHeads>();
   const std::vector<HyperParameter> all =
       describe_model(description.name, description.hyper_parameters).hyper_parameters;
   const Tree* const head = find_value(all, "head");
+  if (head == nullptr && model.heads().size() == 2) return std::make_unique<TwoHeads>();
   const bool is_classifier = head == nullptr || head->text == "classification";
   const std::string problem = is_classifier ? "single_label_classification" : head->text;
   for (const std::string& name : tasks().names())

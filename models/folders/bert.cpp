@@ -1,35 +1,11 @@
 // BERT, DistilBERT, RoBERTa and XLM-RoBERTa in transformers' convention. Their tensors have transformers' names here
 // too: the tables are for files without the base's name, and for norms with TensorFlow's names.
-#include "models/folders/transformers.h"
+#include "models/folders/text_types.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include <list>
 
 namespace lacuna {
 namespace {
-
-/// A rule whose names live as long as the program.
-std::string_view kept(std::string name) {
-  static std::list<std::string> names;
-  return names.emplace_back(std::move(name));
-}
-
-/// `base` + name for each of the names; those of norms also by gamma and beta.
-std::vector<TensorNameRule> own_names(std::string_view base, std::initializer_list<std::string_view> modules,
-                                      std::initializer_list<std::string_view> norms) {
-  std::vector<TensorNameRule> rules;
-  const auto add = [&](std::string theirs, const std::string& ours) {
-    rules.push_back({kept(std::move(theirs)), kept(std::string(base) + ours)});
-  };
-  for (const std::string_view module : modules) add(std::string(module), std::string(module));
-  for (const std::string_view norm : norms)
-    for (const auto& [theirs, ours] :
-         {std::pair{"weight", "weight"}, {"bias", "bias"}, {"gamma", "weight"}, {"beta", "bias"}})
-      add(std::string(norm) + theirs, std::string(norm) + ours);
-  return rules;
-}
 
 /// Refuses what makes another model of it.
 void refuse_decoders(const ConfigReader& config) {
@@ -37,22 +13,6 @@ void refuse_decoders(const ConfigReader& config) {
     config.refuse("position_embedding_type", "absolute");
   for (const char* const key : {"is_decoder", "add_cross_attention"})
     if (config.flag(key, false)) config.refuse(key, "false");
-}
-
-/// The head of the class that the folder was saved from; nothing where it has none of ours.
-std::string head_of(const ConfigReader& config) {
-  if (!config.says("architectures")) return {};
-  const nlohmann::ordered_json& names = config.json().at("architectures");
-  if (!names.is_array() || names.empty() || !names.front().is_string()) return {};
-  const std::string name = names.front().get<std::string>();
-  for (const auto& [suffix, head] : {std::pair{"ForSequenceClassification", "classification"},
-                                     {"ForTokenClassification", "tokens"},
-                                     {"ForQuestionAnswering", "span"},
-                                     {"ForMaskedLM", "masked_lm"},
-                                     {"ForPreTraining", "masked_lm"},
-                                     {"Model", "embedding"}})
-    if (name.ends_with(suffix)) return head;
-  return {};
 }
 
 std::vector<HyperParameter> read_values(const ConfigReader& config, std::initializer_list<const char*> integers,
@@ -66,20 +26,6 @@ std::vector<HyperParameter> read_values(const ConfigReader& config, std::initial
   if (config.says(activation)) values.push_back({activation, config.text(activation, "gelu")});
   if (std::string head = head_of(config); !head.empty()) values.push_back({"head", std::move(head)});
   return values;
-}
-
-void write_values(const Options& options, std::initializer_list<const char*> keys, nlohmann::ordered_json& config) {
-  for (const char* const key : keys) config[key] = to_json(options.write(*options.find(key)));
-}
-
-std::string class_name(std::string_view prefix, const Options& options) {
-  const std::string head = options.write(*options.find("head")).text;
-  const std::string_view suffix = head == "tokens"      ? "ForTokenClassification"
-                                  : head == "span"      ? "ForQuestionAnswering"
-                                  : head == "masked_lm" ? "ForMaskedLM"
-                                  : head == "embedding" ? "Model"
-                                                        : "ForSequenceClassification";
-  return fmt::format("{}{}", prefix, suffix);
 }
 
 std::vector<HyperParameter> read_bert(const ConfigReader& config) {

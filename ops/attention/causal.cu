@@ -47,7 +47,7 @@ struct CausalPass {
   }
   /// The end of the keys that it sees.
   LACUNA_DEVICE std::int64_t last_key(const CausalSequence& s, std::int64_t query) const {
-    const std::int64_t end = s.first_query + query + tile;
+    const std::int64_t end = s.first_query + query + tile + problem.ahead;
     return end < s.keys ? end : s.keys;
   }
 
@@ -71,7 +71,8 @@ struct CausalPass {
         }
         score += problem.rounds_alibi ? problem.scale * rounded_alibi(alibi, k) : -alibi * static_cast<float>(behind);
         score *= log2e;
-        const bool sees = query + i < s.queries && behind >= 0 && (problem.window == 0 || behind < problem.window);
+        const bool sees = query + i < s.queries && k < s.keys && behind >= -problem.ahead &&
+                          (problem.window == 0 || behind < problem.window);
         scores[i][j] = sees ? score : -INFINITY;
       }
   }
@@ -251,7 +252,7 @@ struct CausalKeyGradient : CausalBackwardPass<T, packs> {
     const std::int64_t padded = to.rows_of(s.index, 0), first = block.index() % a.key_tiles * tile;
     if (first >= padded) return;
     // The queries that see any of the keys
-    const std::int64_t from = first > s.first_query ? (first - s.first_query) / tile * tile : 0;
+    const std::int64_t since = first - a.ahead - s.first_query, from = since > 0 ? since / tile * tile : 0;
     const std::int64_t last = first + tile - 1 + a.window - s.first_query;
     const std::int64_t end = first >= s.keys ? 0 : a.window == 0 || last > s.queries ? s.queries : last;
     auto& tiles = block.shared().tiles;

@@ -42,8 +42,9 @@ CausalArguments causal_arguments(const CausalAttention& op, const Shape& q, cons
   expect(op.dropout == 0 || op.positions >= keys.longest(),
          "causal_attention: expected at least the {} positions of the longest sequence, got {}", keys.longest(),
          op.positions);
-  expect(op.window >= 0 && op.soft_cap >= 0, "causal_attention: expected a window and a soft cap from 0, got {} and {}",
-         op.window, op.soft_cap);
+  expect(op.window >= 0 && op.ahead >= 0 && op.soft_cap >= 0,
+         "causal_attention: expected a window, keys ahead and a soft cap from 0, got {}, {} and {}", op.window,
+         op.ahead, op.soft_cap);
   expect(op.alibi.empty() || static_cast<std::int64_t>(op.alibi.size()) == op.heads,
          "causal_attention: expected a slope for each of {} heads, got {}", op.heads, op.alibi.size());
   return {.heads = op.heads,
@@ -51,6 +52,7 @@ CausalArguments causal_arguments(const CausalAttention& op, const Shape& q, cons
           .head_dim = head_dim,
           .scale = op.scale != 0 ? op.scale : 1 / std::sqrt(static_cast<double>(head_dim)),
           .window = op.window,
+          .ahead = op.ahead,
           .soft_cap = op.soft_cap,
           .slopes = op.alibi,
           .rounds_alibi = op.rounds_alibi,
@@ -82,7 +84,7 @@ std::int64_t CausalAttention::macs(std::span<const Shape> inputs, const Shape&) 
   for (std::int64_t i = 0; i < sequences->count(); ++i) {
     const std::int64_t keys = sequences->length(i), asked = (queries == nullptr ? *sequences : *queries).length(i);
     for (std::int64_t query = keys - asked; query < keys; ++query)
-      pairs += window == 0 ? query + 1 : std::min(query + 1, window);
+      pairs += std::min(query + 1 + ahead, keys) - (window == 0 ? 0 : std::max<std::int64_t>(0, query + 1 - window));
   }
   return 2 * pairs * inputs[q].back();  // q·k, and p·v
 }
@@ -104,10 +106,16 @@ Tensor CausalAttention::forward(std::span<const Tensor> inputs) const {
 }
 
 void CausalAttention::backward(const Tensor& dy, const Saved<CausalAttention>& saved, Grads& grads) const {
-  const Operand asked = saved.get<input(q)>(), keys = saved.get<input(k)>();
   const bool reads_v = grads.wanted(q) || grads.wanted(k);
-  const Operand values = reads_v ? saved.get<input(v)>() : Operand();
-  CausalArguments a = causal_arguments(*this, asked.shape(), keys.shape(), keys.shape(), dy.device());
+  causal_gradients(*this, dy, saved.get<input(q)>(), saved.get<input(k)>(), reads_v ? saved.get<input(v)>() : Operand(),
+                   grads);
+}
+
+void causal_gradients(const CausalAttention& op, const Tensor& dy, const Operand& asked, const Operand& keys,
+                      const Operand& values, Grads& grads) {
+  using enum CausalAttention::Input;
+  const bool reads_v = grads.wanted(q) || grads.wanted(k);
+  CausalArguments a = causal_arguments(op, asked.shape(), keys.shape(), keys.shape(), dy.device());
   for (const int i : {q, k, v})
     if (grads.wanted(i)) grads[i] = Tensor::empty(i == q ? asked.shape() : keys.shape(), dy.dtype(), dy.device());
   const Tensor workspace =

@@ -1,4 +1,4 @@
-// Fused attention of decoders: within sequences, each token sees itself and tokens before it.
+// Fused attention of decoders: within sequences, each token sees itself and tokens before it, and maybe some after it.
 #pragma once
 
 #include "core/op.h"
@@ -16,8 +16,8 @@ namespace lacuna {
 ///   score = score + slope · (key - query)      if there are slopes, one a head (Press et al. 2022, "ALiBi")
 ///   score = score + scale · bf16(slope · bf16(key))      the same if rounds_alibi (transformers' Falcon)
 ///
-/// for key <= query < key + window, positions within the sequence; window 0: no bound. q and y: [1, S, heads ·
-/// head_dim]. The rows of q are the last ones of each sequence: `queries` has as many sequences, none of which is
+/// for query - window < key <= query + ahead, positions within the sequence; window 0: no bound. q and y: [1, S, heads
+/// · head_dim]. The rows of q are the last ones of each sequence: `queries` has as many sequences, none of which is
 /// longer; null: q has all rows, S = T. So k and v may be a cache that holds the rows before. Padding is not attended
 /// to; its rows of y are 0.
 ///
@@ -33,7 +33,7 @@ struct CausalAttention {
   SequencesPtr sequences = nullptr;  // of k and v
   SequencesPtr queries = nullptr;    // of q
   double scale = 0;                  // 0: 1 / sqrt(head_dim)
-  std::int64_t window = 0;
+  std::int64_t window = 0, ahead = 0;
   double soft_cap = 0;
   std::vector<double> alibi = {};  // slopes [heads]
   bool rounds_alibi = false;
@@ -51,6 +51,11 @@ struct CausalAttention {
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<CausalAttention>& saved, Grads& grads) const;
 };
+
+/// CausalAttention's backward for another op that is computed by it and numbers q, k and v alike. v is read if the
+/// gradient of q or k is wanted.
+void causal_gradients(const CausalAttention& op, const Tensor& dy, const Operand& q, const Operand& k, const Operand& v,
+                      Grads& grads);
 
 /// ALiBi's slopes: 2^(-8 i / n), i = 1 to n, for the largest power of two n within `heads`, then 2^(-4 i / n) for odd
 /// i.

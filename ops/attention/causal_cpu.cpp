@@ -23,7 +23,7 @@ struct CausalTask {
 
 /// Rows of q that pass through cache together: queries of one head, or the heads of a lone query.
 struct QueryBlock {
-  std::int64_t query, head, count;  // the first's
+  std::int64_t sequence, query, head, count;  // the first's
   bool of_heads;
   std::int64_t query_of(std::int64_t i) const { return of_heads ? query : query + i; }
   std::int64_t head_of(std::int64_t i) const { return of_heads ? head + i : head; }
@@ -68,24 +68,24 @@ class CausalPass {
     const std::int64_t first = a_.first_query(task.sequence), keys = a_.keys.length(task.sequence);
     if (first + 1 == keys) {
       for (std::int64_t head = task.begin; head < task.end; head += block_)
-        f(QueryBlock{first, head, std::min(block_, task.end - head), true});
+        f(QueryBlock{task.sequence, first, head, std::min(block_, task.end - head), true});
       return;
     }
     for (std::int64_t head = task.begin; head < task.end; ++head)
       for (std::int64_t query = first; query < keys; query += block_)
-        f(QueryBlock{query, head, std::min(block_, keys - query), false});
+        f(QueryBlock{task.sequence, query, head, std::min(block_, keys - query), false});
   }
 
   /// Keys [begin, end) of whose panels a block has scores.
   Range keys_of(const CausalTask& task, const QueryBlock& block) const {
-    const std::int64_t end = block.query_of(block.count - 1) + 1;
+    const std::int64_t end = a_.end_key(task.sequence, block.query_of(block.count - 1));
     return {a_.first_key(block.query) / panel * panel,
             std::min(tile::round_up(end, panel), a_.keys.length(task.sequence))};
   }
   /// The scores that row i of the block sees, counted from the first key of the block.
   Range seen_by(const QueryBlock& block, Range keys, std::int64_t i) const {
     const std::int64_t query = block.query_of(i);
-    return {a_.first_key(query) - keys.begin, query + 1 - keys.begin};
+    return {a_.first_key(query) - keys.begin, a_.end_key(block.sequence, query) - keys.begin};
   }
   /// The scores that the tile of rows from `row` on sees.
   Range seen_by_tile(const QueryBlock& block, Range keys, std::int64_t row) const {
@@ -112,7 +112,7 @@ class CausalPass {
       if (block.of_heads) return Range{0, block.count};
       const std::int64_t key = keys.begin + row, last = key + tile::rows - 1;
       const std::int64_t end = a_.window == 0 ? block.count : last + a_.window - block.query;
-      return Range{std::max<std::int64_t>(0, key - block.query), std::min(end, block.count)};
+      return Range{std::max<std::int64_t>(0, key - a_.ahead - block.query), std::min(end, block.count)};
     };
   }
 
@@ -151,8 +151,9 @@ class CausalPass {
           row[j] += factor * static_cast<C>(rounded_alibi(static_cast<float>(own), keys.begin + j));
         continue;
       }
+      const std::int64_t own_key = block.query_of(i) - keys.begin;
 #pragma GCC ivdep
-      for (std::int64_t j = seen.begin; j < seen.end; ++j) row[j] += slope * static_cast<C>(j + 1 - seen.end);
+      for (std::int64_t j = seen.begin; j < seen.end; ++j) row[j] += slope * static_cast<C>(j - own_key);
     }
   }
   bool is_capped() const { return a_.soft_cap != 0; }
@@ -272,7 +273,7 @@ class CausalForward : CausalPass<T> {
   void attend_with_one(const CausalTask& task, std::int64_t head, const T* k, const T* v, const Tensor& y, C* q,
                        C* scores, C* caps) const {
     const std::int64_t width = a_.kv_heads * d_, keys = a_.keys.length(task.sequence);
-    const QueryBlock block{keys - 1, head, 1, true};
+    const QueryBlock block{task.sequence, keys - 1, head, 1, true};
     const Range seen{a_.first_key(keys - 1), keys};
     const T* const row = this->template rows_of_queries<T>(a_.q, task.sequence, head);
     for (std::int64_t c = 0; c < tile::padded<C>(d_); ++c) q[c] = c < d_ ? to_compute(row[c]) : C(0);

@@ -58,6 +58,7 @@ struct CausalOnDevice {
             .scale = static_cast<float>(a.scale),
             .soft_cap = static_cast<float>(a.soft_cap),
             .window = a.window,
+            .ahead = a.ahead,
             .slopes = slopes.defined() ? slopes.data<const float>() : nullptr,
             .rounds_alibi = a.rounds_alibi,
             .q = queries.of(a.q),
@@ -78,7 +79,7 @@ std::optional<DenseArguments> dense_causal(const CausalArguments& a) {
     if (a.keys.end(i) - a.keys.begin(i) != length || a.queries.end(i) - a.queries.begin(i) != length ||
         a.keys.length(i) != length || a.queries.length(i) != length)
       return std::nullopt;
-  if (a.window != 0 || a.soft_cap != 0 || !a.slopes.empty() || a.dropout > 0) return std::nullopt;
+  if (a.window != 0 || a.ahead != 0 || a.soft_cap != 0 || !a.slopes.empty() || a.dropout > 0) return std::nullopt;
   return DenseArguments{.samples = a.last - a.first,
                         .heads = a.heads,
                         .kv_heads = a.kv_heads,

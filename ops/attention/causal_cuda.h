@@ -13,7 +13,7 @@ struct CausalProblem {
   std::int64_t longest;                 // queries of a sequence, the most
   std::int64_t query_tiles, key_tiles;  // that hold any sequence's rows, padding included
   float scale, soft_cap;                // soft_cap 0: none
-  std::int64_t window;                  // 0: none
+  std::int64_t window, ahead;           // window 0: none
   const float* slopes;                  // [heads]; null: none
   bool rounds_alibi;
   TokenRows q, k, v;

@@ -15,6 +15,7 @@ struct CausalArguments {
   std::int64_t heads, kv_heads, head_dim;
   double scale;
   std::int64_t window;  // 0: none
+  std::int64_t ahead;   // keys behind its own that a query sees
   double soft_cap;      // 0: none
   const std::vector<double>& slopes;
   bool rounds_alibi;
@@ -29,10 +30,11 @@ struct CausalArguments {
   std::int64_t group() const { return heads / kv_heads; }
   /// The position of a sequence's first query.
   std::int64_t first_query(std::int64_t i) const { return keys.length(i) - queries.length(i); }
-  /// The first key that a query sees; it sees all from there to its own.
+  /// The keys that a query of sequence i sees are those in [first_key, end_key).
   std::int64_t first_key(std::int64_t query) const {
     return window == 0 ? 0 : std::max<std::int64_t>(0, query - window + 1);
   }
+  std::int64_t end_key(std::int64_t i, std::int64_t query) const { return std::min(query + 1 + ahead, keys.length(i)); }
 };
 
 /// Rows of these sequences; undefined: a gradient that nobody wants.

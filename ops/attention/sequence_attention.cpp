@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/attention/attention_kernels.h"
+#include "ops/attention/causal_attention.h"
 #include "ops/operand.h"
 
 #include <cmath>
@@ -44,6 +45,20 @@ AttentionArguments arguments_of(const SequenceAttention& op, const Shape& q, con
           .draw_columns = op.positions};
 }
 
+CausalAttention within_window(const SequenceAttention& op) {
+  expect(op.queries == 0, "sequence_attention: expected all tokens as queries of a window, got `queries` {}",
+         op.queries);
+  return {.heads = op.heads,
+          .kv_heads = op.heads,
+          .sequences = op.sequences,
+          .scale = op.scale,
+          .window = op.window + 1,
+          .ahead = op.window,
+          .dropout = op.dropout,
+          .stream = op.stream,
+          .positions = op.positions};
+}
+
 Tensor workspace_for(std::int64_t count, DType dtype, Device device) {
   return Tensor::empty({threads(), count}, compute_type(dtype), device, Purpose::workspace);
 }
@@ -63,7 +78,8 @@ std::vector<std::int64_t> blocks_of(const SequenceAttention& op, std::int64_t ro
 
 }  // namespace
 
-std::int64_t SequenceAttention::macs(std::span<const Shape> inputs, const Shape&) const {
+std::int64_t SequenceAttention::macs(std::span<const Shape> inputs, const Shape& y) const {
+  if (window != 0) return within_window(*this).macs(inputs, y);
   std::int64_t pairs = 0;
   for (std::int64_t i = 0; i < sequences->count(); ++i)
     pairs += (queries == 0 ? sequences->length(i) : queries) * sequences->length(i);
@@ -71,6 +87,7 @@ std::int64_t SequenceAttention::macs(std::span<const Shape> inputs, const Shape&
 }
 
 Tensor SequenceAttention::forward(std::span<const Tensor> inputs) const {
+  if (window != 0) return within_window(*this).forward(inputs);
   const Tensor& query = inputs[q];
   AttentionArguments a = arguments_of(*this, query.shape(), inputs[k].shape(), inputs[v].shape());
   expect(inputs[k].dtype() == query.dtype() && inputs[v].dtype() == query.dtype(),
@@ -90,6 +107,7 @@ void SequenceAttention::backward(const Tensor& dy, const Saved<SequenceAttention
   const Operand asked = saved.get<input(q)>(), keys = saved.get<input(k)>();
   const bool reads_v = grads.wanted(q) || grads.wanted(k);
   const Operand values = reads_v ? saved.get<input(v)>() : Operand();
+  if (window != 0) return causal_gradients(within_window(*this), dy, asked, keys, values, grads);
   AttentionArguments whole = arguments_of(*this, asked.shape(), keys.shape(), keys.shape());
   for (const int i : {q, k, v})
     if (grads.wanted(i)) grads[i] = Tensor::empty(i == q ? asked.shape() : keys.shape(), dy.dtype(), dy.device());

@@ -11,6 +11,10 @@ namespace lacuna {
 /// D = heads · head_dim; computed as Attention is (ops/attention/attention.h). q and y: [1, T, D], or [1, N · n, D]
 /// with n = `queries` > 0 queries a sequence, its first tokens. Padding is not attended to; its rows of y are 0.
 ///
+/// window > 0: a token sees the tokens at most `window` places from it, and itself (Beltagy et al. 2020, "Longformer",
+/// section 3.1), and `queries` is 0. Work is then proportional to the keys that are seen: the kernels are
+/// CausalAttention's.
+///
 /// dropout: number (head · positions + query) · positions + key of the sequence's draws decides. `positions` is a
 /// constant of the model, not below the longest sequence, so that batches of any composition draw the same mask.
 struct SequenceAttention {
@@ -18,6 +22,7 @@ struct SequenceAttention {
   std::int64_t heads = 1;
   SequencesPtr sequences;
   std::int64_t queries = 0;
+  std::int64_t window = 0;
   double scale = 0;  // 0: 1 / sqrt(head_dim)
   double dropout = 0;
   RandomStream stream = {};

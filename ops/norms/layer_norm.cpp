@@ -12,9 +12,14 @@ namespace {
 
 const RegisterOp<LayerNorm> layer_norm;
 
-/// y of one row, [n] each. Forward and rematerialization share it, so that their bits agree.
+/// y of one row, [n] each; bias null: none. Forward and rematerialization share it, so that their bits agree.
 template <class T, class C>
 [[gnu::noinline]] void normalise(std::int64_t n, const C* x, C mean, C rstd, const C* weight, const C* bias, T* y) {
+  if (bias == nullptr) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>((x[i] - mean) * rstd * weight[i]);
+    return;
+  }
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>((x[i] - mean) * rstd * weight[i] + bias[i]);
 }
@@ -57,6 +62,7 @@ void forward_on_cpu(double eps, const Tensor& x, const Tensor& weight, const Ten
                     const Tensor& rstd, const Tensor& y) {
   using C = Compute<T>;
   const std::int64_t n = x.shape().back();
+  const C* const shift = bias.defined() ? bias.data<C>() : nullptr;
   parallel_for(x.rows(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
     std::vector<C> scratch = row_scratch<T>(n);
     const C scale = C(1) / static_cast<C>(n);
@@ -67,7 +73,7 @@ void forward_on_cpu(double eps, const Tensor& x, const Tensor& weight, const Ten
       const C variance = scale * sum_of(
                                      n, [m](const auto& v) { return (v - m) * (v - m); }, values);
       const C r = C(1) / std::sqrt(variance + static_cast<C>(eps));
-      normalise(n, values, m, r, weight.data<C>(), bias.data<C>(), y.data<T>() + row * n);
+      normalise(n, values, m, r, weight.data<C>(), shift, y.data<T>() + row * n);
       mean.data<C>()[row] = m;
       rstd.data<C>()[row] = r;
     }
@@ -79,12 +85,13 @@ void normalize_on_cpu(const Tensor& x, const Tensor& weight, const Tensor& bias,
                       const Tensor& y) {
   using C = Compute<T>;
   const std::int64_t n = y.shape().back();
+  const C* const shift = bias.defined() ? bias.data<C>() : nullptr;
   const C *const m = mean.data<C>(), *const r = rstd.data<C>();
   parallel_for(y.rows(), serial_rows(n), [&](std::int64_t begin, std::int64_t end) {
     std::vector<C> scratch = row_scratch<T>(n);
     for (std::int64_t row = begin; row < end; ++row)
-      normalise(n, in_compute_type(x.data<T>() + row * n, n, scratch.data()), m[row], r[row], weight.data<C>(),
-                bias.data<C>(), y.data<T>() + row * n);
+      normalise(n, in_compute_type(x.data<T>() + row * n, n, scratch.data()), m[row], r[row], weight.data<C>(), shift,
+                y.data<T>() + row * n);
   });
 }
 
@@ -168,10 +175,10 @@ Tensor LayerNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& e
   const Tensor& in = inputs[x];
   const DType compute = compute_type(in.dtype());
   const Shape channels{in.shape().back()};
-  for (const Input parameter : {weight, bias})
-    expect(inputs[parameter].shape() == channels && inputs[parameter].dtype() == compute,
+  for (const Tensor& parameter : {inputs[weight], inputs[bias].defined() ? inputs[bias] : inputs[weight]})
+    expect(parameter.shape() == channels && parameter.dtype() == compute,
            "layer_norm of {} {} expects weight and bias {} in {}, got {} in {}", name_of(in.dtype()), in.shape(),
-           channels, name_of(compute), inputs[parameter].shape(), name_of(inputs[parameter].dtype()));
+           channels, name_of(compute), parameter.shape(), name_of(parameter.dtype()));
   Tensor y = empty_like(in);
   extra_outputs = {Tensor::empty({in.rows(), 1}, compute, in.device()),
                    Tensor::empty({in.rows(), 1}, compute, in.device())};

@@ -18,7 +18,7 @@ struct Forward {
   float *mean, *rstd;
   std::int64_t columns;
   float eps;
-  bool has_statistics;
+  bool has_statistics, has_bias;
 
   LACUNA_DEVICE void operator()(const Block<Forward>& block) const {
     const std::int64_t row = block.index();
@@ -39,7 +39,7 @@ struct Forward {
       }
     }
     in.each([&](std::int64_t c, const Eight& values) {
-      const Eight w = weight.at(c), b = bias.at(c);
+      const Eight w = weight.at(c), b = has_bias ? bias.at(c) : Eight{};
       Eight out;
 #pragma unroll
       for (int i = 0; i < 8; ++i) out[i] = (values[i] - m) * r * w[i] + b[i];
@@ -176,7 +176,8 @@ void forward(Stream stream, const LayerNormForward& what) {
                           .rstd = what.rstd,
                           .columns = what.columns,
                           .eps = what.eps,
-                          .has_statistics = what.has_statistics});
+                          .has_statistics = what.has_statistics,
+                          .has_bias = what.bias != nullptr});
 }
 
 template <class T, int threads, class Read>

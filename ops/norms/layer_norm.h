@@ -7,7 +7,7 @@ namespace lacuna {
 
 /// y = (x - mean) / sqrt(variance + eps) · weight + bias over the last axis, with the biased variance (Ba, Kiros and
 /// Hinton 2016, eq. 3; as torch.nn.LayerNorm). x, y: [..., C]; weight, bias: [C]; mean, rstd: [rows, 1].
-/// Arithmetic and the statistics are in f32 (f64 for an f64 x), whatever the type of x.
+/// The bias may be absent. Arithmetic and the statistics are in f32 (f64 for an f64 x), whatever the type of x.
 struct LayerNorm {
   enum Input { x, weight, bias };
   enum ExtraOutput { mean, rstd };

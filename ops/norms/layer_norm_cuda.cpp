@@ -12,7 +12,7 @@ cuda::LayerNormForward forward_of(double eps, const Tensor& x, const Tensor& wei
                                   const Tensor& mean, const Tensor& rstd, const Tensor& y) {
   return {.x = x.data<const std::byte>(),
           .weight = weight.data<const float>(),
-          .bias = bias.data<const float>(),
+          .bias = bias.defined() ? bias.data<const float>() : nullptr,
           .mean = mean.data<float>(),
           .rstd = rstd.data<float>(),
           .y = y.raw(),

@@ -11,7 +11,7 @@ namespace lacuna::cuda {
 
 struct LayerNormForward {
   const void* x;               // [rows, columns]
-  const float *weight, *bias;  // [columns]
+  const float *weight, *bias;  // [columns]; bias null: none
   float *mean, *rstd;          // [rows]
   void* y;                     // [rows, columns]
   std::int64_t rows, columns;

@@ -8,7 +8,8 @@ namespace lacuna {
 
 class Operand;
 
-/// y = x̂ · weight + bias with x̂ = (x - mean) · rstd, and the statistics. weight, bias: [C]; mean, rstd: [rows, 1].
+/// y = x̂ · weight + bias with x̂ = (x - mean) · rstd, and the statistics. weight, bias: [C], the latter undefined if
+/// there is none; mean, rstd: [rows, 1].
 inline constinit Kernel<void(double eps, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
                              const Tensor& rstd, const Tensor& y)>
     layer_norm_forward{"layer_norm"};

@@ -15,7 +15,9 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import (BertConfig, BertForMaskedLM, BertForQuestionAnswering, BertForSequenceClassification,
                           BertForTokenClassification, DistilBertConfig, DistilBertForMaskedLM,
-                          DistilBertForQuestionAnswering, DistilBertForSequenceClassification, RobertaConfig,
+                          DistilBertForQuestionAnswering, DistilBertForSequenceClassification, ModernBertConfig,
+                          ModernBertForMaskedLM, ModernBertForQuestionAnswering,
+                          ModernBertForSequenceClassification, ModernBertForTokenClassification, RobertaConfig,
                           RobertaForMaskedLM, RobertaForQuestionAnswering, RobertaForSequenceClassification,
                           RobertaForTokenClassification)
 
@@ -24,6 +26,10 @@ BERT = dict(family="bert", vocab_size=40, hidden_size=12, num_hidden_layers=2, n
 DISTIL = dict(family="distilbert", vocab_size=40, dim=12, n_layers=2, n_heads=2, hidden_dim=20,
               max_position_embeddings=12, num_classes=3)
 ROBERTA = dict(BERT, family="roberta", max_position_embeddings=14, pad_token_id=1, type_vocab_size=1, layer_norm_eps=1e-5)
+# Layers 0 and 2 see all tokens, 1 and 3 two on each side.
+MODERN = dict(family="modernbert", vocab_size=40, hidden_size=12, num_hidden_layers=4, num_attention_heads=3,
+              intermediate_size=10, max_position_embeddings=12, pad_token_id=0, global_attn_every_n_layers=2,
+              local_attention=5, global_rope_theta=500.0, local_rope_theta=20.0, num_classes=3)
 ADAMW = dict(name="adamw", lr=1e-3, weight_decay=0.05, betas=[0.9, 0.999], eps=1e-8)
 CASES = {  # model, optimizer, trained (None: all), lengths
     "bert-classification": (BERT, ADAMW, None, [9, 4, 2, 9]),
@@ -37,6 +43,14 @@ CASES = {  # model, optimizer, trained (None: all), lengths
     "roberta-tokens": (dict(ROBERTA, head="tokens"), None, None, [5, 7, 2]),
     "roberta-span": (dict(ROBERTA, head="span"), None, None, [8, 3, 6]),
     "roberta-masked-lm": (dict(ROBERTA, head="masked_lm", hidden_act="relu"), ADAMW, None, [9, 6]),
+    "modernbert-classification": (dict(MODERN, num_hidden_layers=3), ADAMW, None, [9, 4, 1, 12]),
+    "modernbert-last-window": (dict(MODERN, hidden_activation="silu", classifier_activation="relu"), None, None, [12, 7]),
+    "modernbert-mean": (dict(MODERN, classifier_pooling="mean", norm_bias=True, attention_bias=True, mlp_bias=True,
+                             classifier_bias=True, hidden_activation="gelu_new"), ADAMW, None, [9, 4, 2, 12]),
+    "modernbert-tokens": (dict(MODERN, head="tokens"), None, None, [5, 11, 2]),
+    "modernbert-span": (dict(MODERN, head="span"), None, None, [8, 3, 6]),
+    "modernbert-masked-lm": (dict(MODERN, head="masked_lm"), ADAMW, None, [9, 6]),
+    "modernbert-only-qkv": (MODERN, None, ["*Wqkv*", "classifier*"], [4, 9]),
     "distilbert-classification": (DISTIL, ADAMW, None, [7, 3, 9]),
     "distilbert-span": (dict(DISTIL, head="span"), None, None, [7, 4]),
     "distilbert-masked-lm": (dict(DISTIL, head="masked_lm"), None, None, [9, 5]),
@@ -47,6 +61,9 @@ CLASSES = {
     ("roberta", "classification"): RobertaForSequenceClassification,
     ("roberta", "tokens"): RobertaForTokenClassification, ("roberta", "span"): RobertaForQuestionAnswering,
     ("roberta", "masked_lm"): RobertaForMaskedLM,
+    ("modernbert", "classification"): ModernBertForSequenceClassification,
+    ("modernbert", "tokens"): ModernBertForTokenClassification, ("modernbert", "span"): ModernBertForQuestionAnswering,
+    ("modernbert", "masked_lm"): ModernBertForMaskedLM,
     ("distilbert", "classification"): DistilBertForSequenceClassification,
     ("distilbert", "span"): DistilBertForQuestionAnswering, ("distilbert", "masked_lm"): DistilBertForMaskedLM,
 }
@@ -58,6 +75,8 @@ def build(m):
     if m["family"] in ("bert", "roberta"):
         made = BertConfig if m["family"] == "bert" else RobertaConfig
         config = made(**keys, num_labels=labels, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
+    elif m["family"] == "modernbert":
+        config = ModernBertConfig(**keys, num_labels=labels)
     else:
         config = DistilBertConfig(**keys, num_labels=labels, dropout=0, attention_dropout=0,
                                   seq_classif_dropout=0, qa_dropout=0)
@@ -81,7 +100,8 @@ def outcome(m, net, inputs, mask, target):
 
 def floating(state, prefix):
     return {prefix + name: value.detach().clone() for name, value in state.items()
-            if value.is_floating_point() and "decoder" not in name and name != "vocab_projector.weight"}
+            if value.is_floating_point() and ("decoder" not in name or name == "decoder.bias")
+            and name != "vocab_projector.weight"}
 
 
 def write(path, m, opt, trained, lengths):

@@ -38,6 +38,13 @@ std::vector<HyperParameter> tiny(std::vector<HyperParameter> more = {}) {
   return all;
 }
 
+/// Layers without and with a window of two tokens on each side.
+std::vector<HyperParameter> modern(const std::vector<HyperParameter>& more = {}) {
+  std::vector<HyperParameter> all = tiny({{"pad_token_id", std::int64_t{0}}, {"local_attention", std::int64_t{4}}});
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
 Tensor tensor(const Numbers& values, const Shape& shape) {
   return Tensor::from(std::span<const std::int64_t>(values), shape);
 }
@@ -133,7 +140,7 @@ Batch with_draws_of(Batch batch, const Numbers& draws) {
 }  // namespace
 
 TEST_CASE("text: a step on padded batches is one on packed batches, with dropout, whatever the padding holds") {
-  for (const std::string family : {"bert", "distilbert", "roberta"}) {
+  for (const std::string family : {"bert", "distilbert", "roberta", "modernbert"}) {
     std::vector<HyperParameter> parameters = tiny();
     if (family == "distilbert")
       parameters = {{"vocab_size", std::int64_t{120}},
@@ -144,6 +151,8 @@ TEST_CASE("text: a step on padded batches is one on packed batches, with dropout
                     {"num_classes", std::int64_t{3}},
                     {"max_position_embeddings", std::int64_t{16}}};
     if (family == "roberta") parameters.push_back({"type_vocab_size", std::int64_t{2}});
+    if (family == "modernbert")
+      parameters = modern({{"attention_dropout", 0.2}, {"embedding_dropout", 0.2}, {"mlp_dropout", 0.2}});
     const std::unique_ptr<Model> model = build_model(family, parameters, {.seed = 3});
     const std::unique_ptr<Task> task = make_task("classification", {}, *model);
     const Tensor labels = tensor({0, 2, 1, 0}, {4});
@@ -215,9 +224,11 @@ TEST_CASE("text: the row of [PAD] gets no gradient, and other rows those of thei
 
 TEST_CASE("text: every head trains with its task") {
   const std::int64_t tokens = packed()["tokens"].count();
+  std::string family = "bert";
   const auto loss_of = [&](const std::string& task_name, const std::string& head, Batch batch) {
-    INFO(task_name);
-    const std::unique_ptr<Model> model = build_model("bert", tiny({{"head", head}}), {.seed = 3});
+    INFO(family, " ", task_name);
+    const std::unique_ptr<Model> model =
+        build_model(family, family == "bert" ? tiny({{"head", head}}) : modern({{"head", head}}), {.seed = 3});
     const std::unique_ptr<Task> task = make_task(task_name, {}, *model);
     task->see({.name = {}, .vocabulary = vocabulary});
     const TaskResult evaluated = task->run(*model, batch, TaskMode::evaluate);
@@ -228,25 +239,28 @@ TEST_CASE("text: every head trains with its task") {
     CHECK(result.gradients.size() == model->parameters().size());
     return result.loss;
   };
-  Numbers of_tokens(static_cast<std::size_t>(tokens), no_label);
-  for (std::size_t i = 0; i < of_tokens.size(); i += 2) of_tokens[i] = static_cast<std::int64_t>(i % 3);
-  CHECK(loss_of("token_classification", "tokens", with_labels(packed(), tensor(of_tokens, {tokens}))) ==
-        doctest::Approx(std::log(3)).epsilon(0.2));
-  CHECK(loss_of("question_answering", "span", with_labels(packed(), tensor({1, 2, 0, 1, 3, 9, 2, 40}, {4, 2}))) > 0);
-  CHECK(loss_of("masked_lm", "masked_lm", with_draws_of(packed(), {1, 2, 3, 4})) ==
-        doctest::Approx(std::log(120)).epsilon(0.1));
-  const std::vector<float> many{1, 0, 1, 0, 0, 0, 1, 1, 1, 0, 1, 0};
-  CHECK(loss_of("multi_label", "classification",
-                with_labels(packed(), Tensor::from(std::span<const float>(many), {4, 3}))) ==
-        doctest::Approx(std::log(2)).epsilon(0.2));
-  Batch pairs = packed();
-  pairs.set_packed("pair_tokens", packed()["tokens"], "pair_offsets");
-  pairs.set_packed("pair_token_types", packed()["token_types"], "pair_offsets");
-  pairs.set("pair_offsets", packed()["offsets"]);
-  CHECK(loss_of("contrastive", "embedding", pairs) > 0);
-  const std::vector<float> similar{1, 0.5F, 0, 1};
-  CHECK(loss_of("sentence_similarity", "embedding",
-                with_labels(pairs, Tensor::from(std::span<const float>(similar), {4}))) > 0);
+  for (const char* const name : {"bert", "modernbert"}) {
+    family = name;
+    Numbers of_tokens(static_cast<std::size_t>(tokens), no_label);
+    for (std::size_t i = 0; i < of_tokens.size(); i += 2) of_tokens[i] = static_cast<std::int64_t>(i % 3);
+    CHECK(loss_of("token_classification", "tokens", with_labels(packed(), tensor(of_tokens, {tokens}))) ==
+          doctest::Approx(std::log(3)).epsilon(0.2));
+    CHECK(loss_of("question_answering", "span", with_labels(packed(), tensor({1, 2, 0, 1, 3, 9, 2, 40}, {4, 2}))) > 0);
+    CHECK(loss_of("masked_lm", "masked_lm", with_draws_of(packed(), {1, 2, 3, 4})) ==
+          doctest::Approx(std::log(120)).epsilon(0.1));
+    const std::vector<float> many{1, 0, 1, 0, 0, 0, 1, 1, 1, 0, 1, 0};
+    CHECK(loss_of("multi_label", "classification",
+                  with_labels(packed(), Tensor::from(std::span<const float>(many), {4, 3}))) ==
+          doctest::Approx(std::log(2)).epsilon(0.2));
+    Batch pairs = packed();
+    pairs.set_packed("pair_tokens", packed()["tokens"], "pair_offsets");
+    pairs.set_packed("pair_token_types", packed()["token_types"], "pair_offsets");
+    pairs.set("pair_offsets", packed()["offsets"]);
+    CHECK(loss_of("contrastive", "embedding", pairs) > 0);
+    const std::vector<float> similar{1, 0.5F, 0, 1};
+    CHECK(loss_of("sentence_similarity", "embedding",
+                  with_labels(pairs, Tensor::from(std::span<const float>(similar), {4}))) > 0);
+  }
 }
 
 TEST_CASE("text: masked tokens are a function of the sample's number and the place in it") {
@@ -362,4 +376,23 @@ TEST_CASE("text: what a sample of BERT-Base saves: 10 D a token and layer, less 
   constexpr double pytorch = 109.16 * 1024 * 1024;  // bytes that PyTorch keeps of a sample
   CHECK(saved("exact") < 0.45 * pytorch);
   CHECK(saved("fixed", {{"bits", 4.0}}) < pytorch / 16);
+}
+
+TEST_CASE("text: what ModernBERT-base saves of a token and layer, 9 D, does not grow with its text") {
+  const std::unique_ptr<Model> model = build_model("modernbert_base", {}, {.device = Device::meta});
+  const std::unique_ptr<Task> task = make_task("classification", {}, *model);
+  const auto saved_of_token = [&](std::int64_t length) {
+    Batch batch;
+    batch.set_packed("tokens", Tensor::empty({length}, DType::i64, Device::meta));
+    batch.set("offsets", tensor({0, length}, {2}));
+    batch.set("labels", Tensor::empty({1}, DType::i64, Device::meta));
+    const std::unique_ptr<MemoryPolicy> how = make_policy("exact", {});
+    Tape tape(*how);
+    const Recording recording(tape);
+    const Variable loss = task->run(*model, std::move(batch), TaskMode::train).loss;
+    tape.finalize();
+    return static_cast<double>(at(ledger(Device::meta).live(), Purpose::saved)) / static_cast<double>(length);
+  };
+  CHECK(saved_of_token(8192) <= saved_of_token(512));
+  CHECK(saved_of_token(512) < 9.2 * 768 * 4 * 22);
 }

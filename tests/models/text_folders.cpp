@@ -1,4 +1,5 @@
-// Folders of BERT and DistilBERT as transformers has them: in and out. text_folders.py made the fixtures.
+// Folders of BERT, DistilBERT, RoBERTa and ModernBERT as transformers has them: in and out. text_folders.py made the
+// fixtures.
 #include "core/error.h"
 #include "data/text/tokenizer.h"
 #include "models/folders/folder.h"
@@ -72,7 +73,8 @@ double difference(Model& model, const fs::path& case_file) {
 }  // namespace
 
 TEST_CASE("text folders: transformers' folders give its logits, by old names too") {
-  for (const std::string name : {"hf-bert", "hf-bert-old", "hf-distilbert", "hf-roberta", "hf-xlm-roberta"}) {
+  for (const std::string name : {"hf-bert", "hf-bert-old", "hf-distilbert", "hf-roberta", "hf-xlm-roberta",
+                                 "hf-modernbert", "hf-modernbert-old"}) {
     INFO(name);
     const Loaded loaded = load(fixtures / name);
     CHECK(loaded.folder.labels == std::vector<std::string>{"bad", "fair", "good"});
@@ -94,7 +96,8 @@ TEST_CASE("text folders: what bitsandbytes quantized gives the logits of the deq
 }
 
 TEST_CASE("text folders: other classes and other heads start anew, and the body is loaded") {
-  for (const std::string name : {"hf-bert", "hf-bert-old", "hf-distilbert", "hf-roberta", "hf-xlm-roberta"}) {
+  for (const std::string name : {"hf-bert", "hf-bert-old", "hf-distilbert", "hf-roberta", "hf-xlm-roberta",
+                                 "hf-modernbert", "hf-modernbert-old"}) {
     INFO(name);
     CHECK(load(fixtures / name, {{"num_classes", std::int64_t{7}}}, true).weights.new_head);
     CHECK(load(fixtures / name, {{"head", "span"}}, true).weights.new_head);
@@ -106,7 +109,7 @@ TEST_CASE("text folders: other classes and other heads start anew, and the body 
 
 TEST_CASE("text folders: what is exported is read again, by transformers too where it is there") {
   const TemporaryFolder folder;
-  for (const std::string name : {"hf-bert", "hf-distilbert", "hf-roberta", "hf-xlm-roberta"}) {
+  for (const std::string name : {"hf-bert", "hf-distilbert", "hf-roberta", "hf-xlm-roberta", "hf-modernbert"}) {
     INFO(name);
     const Loaded loaded = load(fixtures / name);
     const fs::path out = folder / name;
@@ -139,6 +142,31 @@ TEST_CASE("text folders: decoders and relative positions are refused") {
     test::write_file(folder / "bert/config.json", config.dump());
     CHECK_THROWS_WITH_AS(read_model_folder(folder / "bert"), doctest::Contains(key), Error);
   }
+}
+
+TEST_CASE("text folders: of ModernBERT, other orders of layers, scaled angles and a decoder without bias are refused") {
+  const TemporaryFolder folder;
+  fs::copy(fixtures / "hf-modernbert", folder / "a");
+  const std::string text = test::read_file(folder / "a/config.json");
+  const auto read = [&](const nlohmann::json& change) {
+    nlohmann::json config = nlohmann::json::parse(text);
+    config.merge_patch(change);
+    test::write_file(folder / "a/config.json", config.dump());
+    return *read_model_folder(folder / "a");
+  };
+  for (const auto& [key, change] : std::initializer_list<std::pair<const char*, nlohmann::json>>{
+           {"layer_types", {{"layer_types", {"full_attention", "full_attention", "sliding_attention"}}}},
+           {"layer_types", {{"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}}}},
+           {"layer_types", {{"num_hidden_layers", 4}}},
+           {"rope_type", {{"rope_parameters", {{"full_attention", {{"rope_type", "yarn"}}}}}}},
+           {"rope_scaling", {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2}}}}},
+           {"decoder_bias", {{"decoder_bias", false}}}})
+    CHECK_THROWS_WITH_AS(read(change), doctest::Contains(key), Error);
+  const auto every = [&](const nlohmann::json& types) {
+    return to_yaml(*find_value(read({{"layer_types", types}}).hyper_parameters, "global_attn_every_n_layers"));
+  };
+  CHECK(every({"full_attention", "full_attention", "full_attention"}) == "1");
+  CHECK(every({"full_attention", "sliding_attention", "sliding_attention"}) == "3");
 }
 
 namespace {

@@ -16,7 +16,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification,
                           BitsAndBytesConfig, DistilBertConfig, DistilBertForSequenceClassification,
-                          RobertaConfig, RobertaForSequenceClassification, XLMRobertaConfig,
+                          ModernBertConfig, ModernBertForSequenceClassification, RobertaConfig,
+                          RobertaForSequenceClassification, XLMRobertaConfig,
                           XLMRobertaForSequenceClassification)
 
 LABELS = {0: "bad", 1: "fair", 2: "good"}
@@ -70,6 +71,27 @@ def make(out):
     save_file(state, file, {"format": "pt"})
 
 
+def make_modern(out):
+    """hf-modernbert as version 5 writes it; hf-modernbert-old in the words of version 4, without the base's name."""
+    model = randomize(ModernBertForSequenceClassification(ModernBertConfig(
+        hidden_size=12, num_hidden_layers=3, num_attention_heads=3, intermediate_size=10, pad_token_id=0,
+        global_attn_every_n_layers=2, local_attention=4, global_rope_theta=300.0, local_rope_theta=30.0,
+        classifier_pooling="mean", bos_token_id=1, cls_token_id=1, eos_token_id=2, sep_token_id=2, **SMALL)))
+    for name in ("hf-modernbert", "hf-modernbert-old"):
+        model.save_pretrained(out / name)
+        case = inputs()
+        save_file({**case, "logits": logits_of(model, case)}, out / f"{name}.safetensors")
+    file = out / "hf-modernbert-old" / "model.safetensors"
+    state = {name.removeprefix("model."): tensor for name, tensor in load_file(file).items()}
+    save_file({**state, "decoder.bias": torch.zeros(40)}, file, {"format": "pt"})
+    file = out / "hf-modernbert-old" / "config.json"
+    config = json.loads(file.read_text())
+    del config["layer_types"], config["rope_parameters"]
+    config.update(global_attn_every_n_layers=2, global_rope_theta=300.0, local_rope_theta=30.0,
+                  position_embedding_type="sans_pos")
+    file.write_text(json.dumps(config, indent=2) + "\n")
+
+
 def make_quantized(out):
     """hf-bert-nf4 and hf-bert-int8 as bitsandbytes stores them; their logits are those of the dequantized weights."""
     import bitsandbytes.functional
@@ -98,6 +120,7 @@ def make_quantized(out):
 def main():
     if sys.argv[1] == "make":
         make(Path(sys.argv[2]))
+        make_modern(Path(sys.argv[2]))
         make_quantized(Path(sys.argv[2]))
         return
     model = AutoModelForSequenceClassification.from_pretrained(sys.argv[2])

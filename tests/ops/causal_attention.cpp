@@ -32,7 +32,7 @@ std::vector<double> by_definition(const CausalAttention& op, const std::array<Te
         const std::int64_t query = keys.length(n) - queries.length(n) + i, kv = h / (op.heads / op.kv_heads);
         double total = 0;
         std::vector<double> sums(static_cast<std::size_t>(d));
-        for (std::int64_t j = 0; j <= query; ++j) {
+        for (std::int64_t j = 0; j < std::min(query + 1 + op.ahead, keys.length(n)); ++j) {
           if (op.window > 0 && query - j >= op.window) continue;
           double score = 0;
           for (std::int64_t c = 0; c < d; ++c)
@@ -77,6 +77,15 @@ TEST_CASE("causal attention is what its definition says") {
       {"grouped, long", 64, {.heads = 6, .kv_heads = 2, .sequences = packed({0, 1, 300})}},
       {"window", 16, {.heads = 2, .kv_heads = 1, .sequences = packed({0, 260, 290}), .window = 50}},
       {"window of one key", 8, {.heads = 1, .kv_heads = 1, .sequences = packed({0, 90}), .window = 1}},
+      {"window, tokens ahead",
+       16,
+       {.heads = 2, .kv_heads = 1, .sequences = packed({0, 260, 290}), .window = 50, .ahead = 49}},
+      {"last queries, tokens ahead",
+       8,
+       {.heads = 4, .kv_heads = 2, .sequences = packed({0, 90, 100}), .queries = packed({0, 20, 21}), .ahead = 7}},
+      {"slopes, tokens ahead",
+       12,
+       {.heads = 3, .kv_heads = 3, .sequences = packed({0, 70}), .ahead = 3, .alibi = alibi_slopes(3)}},
       {"soft cap", 32, {.heads = 4, .kv_heads = 2, .sequences = packed({0, 100}), .scale = 1, .soft_cap = 5}},
       {"slopes", 12, {.heads = 6, .kv_heads = 6, .sequences = packed({0, 70, 150}), .alibi = alibi_slopes(6)}},
       {"slopes in bf16",

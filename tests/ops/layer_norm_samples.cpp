@@ -4,7 +4,7 @@
 namespace lacuna {
 namespace {
 
-OpSample layer_norm(std::string name, Shape shape, double eps, double low, double high) {
+OpSample layer_norm(std::string name, Shape shape, double eps, double low, double high, bool bias = true) {
   return {.name = std::move(name),
           .op = bound(LayerNorm{.eps = eps}),
           .inputs =
@@ -12,14 +12,15 @@ OpSample layer_norm(std::string name, Shape shape, double eps, double low, doubl
                 const Shape channels{shape.back()};
                 return std::vector{sample_values(shape, dtype, 1, low, high),
                                    sample_values(channels, compute_type(dtype), 2, 0.5, 1.5),
-                                   sample_values(channels, compute_type(dtype), 3)};
+                                   bias ? sample_values(channels, compute_type(dtype), 3) : Tensor()};
               },
-          .differentiable = {0, 1, 2}};
+          .differentiable = bias ? InputSet{0, 1, 2} : InputSet{0, 1}};
 }
 
 const RegisterSample odd(layer_norm("layer_norm", {3, 5, 37}, 1e-6, -2, 2));
 const RegisterSample large_eps(layer_norm("layer_norm with a large eps", {4, 3}, 0.5, -2, 2));
 const RegisterSample many_rows(layer_norm("layer_norm of many rows", {701, 29}, 1e-6, -2, 2));
+const RegisterSample no_bias(layer_norm("layer_norm without bias", {9, 21}, 1e-5, -2, 2, false));
 const RegisterSample off_centre(layer_norm("layer_norm of values far from zero", {5, 64}, 1e-6, 6, 10));
 
 }  // namespace

@@ -64,6 +64,19 @@ const RegisterSample attentions[] = {
         attention("sequence_attention, one query", {.heads = 2, .sequences = packed({0, 7, 8}), .queries = 1}, 6)),
     RegisterSample(
         attention("sequence_attention, several blocks of queries", {.heads = 1, .sequences = packed({0, 3, 166})}, 3)),
+    RegisterSample(
+        attention("sequence_attention, window", {.heads = 2, .sequences = packed({0, 70, 75, 76}), .window = 3}, 10)),
+    RegisterSample(attention("sequence_attention, window of several tiles, padded",
+                             {.heads = 3, .sequences = padded({141, 3}, 143), .window = 65}, 15)),
+    RegisterSample(attention("sequence_attention, window, dropout",
+                             {.heads = 3,
+                              .sequences = packed({0, 4, 19, 21}),
+                              .window = 2,
+                              .scale = 0.7,
+                              .dropout = 0.3,
+                              .stream = stream,
+                              .positions = 20},
+                             9)),
     RegisterSample(attention(
         "sequence_attention, dropout",
         {.heads = 3, .sequences = packed({0, 4, 9, 11}), .dropout = 0.3, .stream = stream, .positions = 10}, 9))};

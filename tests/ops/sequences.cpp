@@ -120,6 +120,28 @@ TEST_CASE("sequences: first tokens alone attend as they do among all, and draw t
   CHECK(close(alone.tensor().to_vector(), select(all.tensor()).tensor().to_vector(), 1e-6));
 }
 
+TEST_CASE(
+    "sequences: a window as wide as the longest sequence is none, with dropout; it is for all tokens as queries") {
+  const SequencesPtr packed = packed_sequences();
+  const Shape shape{1, packed->rows(), 12};
+  const std::vector<Tensor> inputs{sample_values(shape, DType::f64, 1), sample_values(shape, DType::f64, 2),
+                                   sample_values(shape, DType::f64, 3)};
+  SequenceAttention op{.heads = 2, .sequences = packed, .dropout = 0.4, .stream = stream, .positions = 16};
+  const std::vector<Tensor> expected = run(op, inputs, sample_values(shape, DType::f64, 4));
+  const auto apart = [&] {
+    double most = 0;
+    const std::vector<Tensor> got = run(op, inputs, sample_values(shape, DType::f64, 4));
+    for (std::size_t i = 0; i < got.size(); ++i) most = std::max(most, relative_error(got[i], expected[i]));
+    return most;
+  };
+  op.window = 8;  // the longest sequence has 9 tokens
+  CHECK(apart() < 1e-12);
+  op.window = 7;
+  CHECK(apart() > 1e-3);
+  op.queries = 1;
+  CHECK_THROWS_WITH_AS(op.forward(inputs), doctest::Contains("`queries` 1"), Error);
+}
+
 TEST_CASE("sequences: dropout of packed tokens is that of a padded batch") {
   const SequencesPtr packed = packed_sequences();
   const Tensor x = sample_values({1, packed->rows(), 7}, DType::f32, 1);

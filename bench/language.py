@@ -18,7 +18,7 @@ import common
 from compare import LINE
 
 QWEN = "model={name: qwen2.5-0.5b, num_hidden_layers: 6}"
-STEPS = {"qwen_lora": ("qwen", 1, [QWEN, "adapter={name: lora, rank: 16, alpha: 32}"]),
+STEPS = {"qwen_lora": ("qwen", 1, [QWEN, "adapter={name: lora, rank: 16, alpha: 32, targets: [all-linear]}"]),
          "gpt2_full": ("gpt2", 2, ["model={name: gpt2}", "optimizer={name: adamw, lr: 1e-4, weight_decay: 0}"])}
 PEER = common.ROOT / "bench/peers/language.py"
 

@@ -12,6 +12,10 @@ set_target_properties(lacuna_apps PROPERTIES POSITION_INDEPENDENT_CODE ON)
 set(python_package ${CMAKE_BINARY_DIR}/python/lacuna)
 file(GLOB extension_sources CONFIGURE_DEPENDS python/*.cpp)
 nanobind_add_module(lacuna_python NB_STATIC NB_SUPPRESS_WARNINGS ${extension_sources})
+# Inline variables of the library's headers are the library's: hidden ones would be a second set. Only the types of
+# nanobind are hidden then, which GCC warns of.
+set_target_properties(lacuna_python PROPERTIES CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
+target_compile_options(lacuna_python PRIVATE -Wno-attributes)
 set_target_properties(lacuna_python PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY ${python_package}
                                                INSTALL_RPATH $ORIGIN/lib)
 target_link_libraries(lacuna_python PRIVATE lacuna_apps lacuna_flags)

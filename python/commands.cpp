@@ -5,6 +5,7 @@
 #include "apps/output/host.h"
 #include "core/tree.h"
 #include "python/gil.h"
+#include "python/given.h"
 #include "python/json.h"
 
 #include <nanobind/stl/string.h>
@@ -75,9 +76,11 @@ class PythonHost : public apps::Host {
 };
 
 /// Runs one command at a time: they share the number of threads and the ledger. A callback may call another.
-nb::object run(const std::vector<std::string>& words, nb::handle listener, const std::string& command) {
+nb::object run(const std::vector<std::string>& words, nb::handle listener, const std::string& command, nb::object data,
+               nb::object validation, nb::object loss) {
   static std::recursive_mutex one_at_a_time;
   PythonHost host(listener, command);
+  const GivenScope given({std::move(data), std::move(validation), std::move(loss)});
   try {
     const CppScope scope;
     const std::lock_guard lock(one_at_a_time);
@@ -103,7 +106,8 @@ std::vector<std::string> words_of_yaml(const std::string& text) {
 }  // namespace
 
 void bind_commands(nb::module_& module) {
-  module.def("run", run, nb::arg("words"), nb::arg("listener"), nb::arg("command"),
+  module.def("run", run, nb::arg("words"), nb::arg("listener"), nb::arg("command"), nb::arg("data") = nb::none(),
+             nb::arg("validation") = nb::none(), nb::arg("loss") = nb::none(),
              "Runs a command; returns what --json gives, and its text.");
   module.def("words_of_yaml", words_of_yaml, nb::arg("text"), "The sections of a configuration as key=value.");
 }

@@ -3,9 +3,7 @@
 #include "apps/commands/opened_model.h"
 #include "apps/config/paths.h"
 #include "apps/output/output.h"
-#include "data/text/tokenizer.h"
 #include "models/folders/folder.h"
-#include "models/folders/timm.h"
 #include "models/folders/transformers.h"
 #include "models/io/adapter_folder.h"
 #include "nn/weight_formats.h"
@@ -45,63 +43,27 @@ class Export {
 
   ExitCode operator()() const {
     OpenedModel opened = open_model(from_, Device::cpu, base_);
-    ModelFolder& folder = opened.folder;
-    if (!opened.texts.empty()) {
-      auto texts = tokenizer_texts(opened.texts);
-      texts.merge(folder.tokenizer);
-      folder.tokenizer = std::move(texts);
-    }
     const fs::path out = expand_home(out_);
     if (adapter_alone_ && dtype_ != "f32") reject("--dtype: an adapter alone is written in f32");
-    folder.stored = dtype_ == "bf16" ? DType::bf16 : dtype_ == "f16" ? DType::f16 : DType::f32;
-    const std::string family = describe_model(folder.model, folder.hyper_parameters).family;
-    const std::string usual = timm_forms().contains(family) ? "timm" : "transformers";
-    if (adapter_alone_) return export_adapter(opened, out, usual);
-    const std::string format = format_.empty() ? usual : format_;
-    const Library library = format == "timm" ? Library::timm : Library::transformers;
-    if (opened.model->adaptation()) {
-      std::unique_ptr<Model> merged = build_model(folder.model, folder.hyper_parameters, {.training = false});
-      merge(*opened.model, *merged);
-      opened.model = std::move(merged);
-    }
-    const Model& model = *opened.model;
-    write_model_folder(out, model, folder, library);
-    std::vector<std::string> files;
-    for (const auto& entry : fs::directory_iterator(out)) files.push_back(entry.path().filename().string());
-    std::ranges::sort(files);
-    const nlohmann::ordered_json stops = stop_ids(folder);
-    report_.write(fmt::format("{} from {}: {} parameters, {} classes, as a folder of {} in {}: {}\n{}", folder.model,
-                              opened.weights.string(), model.parameter_count(), model.num_classes(), format,
-                              out.string(), fmt::join(files, ", "),
-                              stops.is_null() ? "" : fmt::format("generation stops at the ids {}\n", stops.dump())),
-                  {{"model", folder.model},
-                   {"weights", opened.weights.string()},
-                   {"format", format},
-                   {"dtype", dtype_},
-                   {"parameters", model.parameter_count()},
-                   {"classes", model.num_classes()},
-                   {"folder", out.string()},
-                   {"stop_ids", stops},
-                   {"files", files}});
+    if (adapter_alone_) return export_adapter(opened, out);
+    const nlohmann::ordered_json made = write_model(opened, out, format_, dtype_);
+    const auto text = [&](const char* key) { return made[key].get<std::string>(); };
+    const nlohmann::ordered_json& stops = made["stop_ids"];
+    report_.write(
+        fmt::format("{} from {}: {} parameters, {} classes, as a folder of {} in {}: {}\n{}", text("model"),
+                    text("weights"), made["parameters"].get<std::int64_t>(), made["classes"].get<std::int64_t>(),
+                    text("format"), text("folder"), fmt::join(made["files"].get<std::vector<std::string>>(), ", "),
+                    stops.is_null() ? "" : fmt::format("generation stops at the ids {}\n", stops.dump())),
+        made);
     return 0;
   }
 
  private:
-  /// The ids that end a continuation, as JSON: a number or a list; null: not said.
-  static nlohmann::ordered_json stop_ids(const ModelFolder& folder) {
-    const auto generation = folder.tokenizer.find("generation_config.json");
-    if (generation != folder.tokenizer.end())
-      if (const auto json = nlohmann::ordered_json::parse(generation->second, nullptr, false);
-          json.is_object() && json.contains("eos_token_id"))
-        return json["eos_token_id"];
-    const auto token = folder.tokens.find("eos_token_id");
-    return token == folder.tokens.end() ? nlohmann::ordered_json() : nlohmann::ordered_json::parse(token->second);
-  }
-
-  /// `usual`: the format where neither --format nor the folder of the base tells one.
-  ExitCode export_adapter(const OpenedModel& opened, const fs::path& out, const std::string& usual) const {
+  /// Without --format it is that of the folder of the base, if there is one.
+  ExitCode export_adapter(const OpenedModel& opened, const fs::path& out) const {
+    const ModelFolder description = description_to_write(opened, "f32");
     if (!opened.model->adaptation()) reject("--adapter: {} was trained without an adapter", from_);
-    std::string format = format_.empty() ? usual : format_;
+    std::string format = format_.empty() ? usual_format(opened) : format_;
     if (const std::string& base = opened.model->adaptation()->base; format_.empty() && !base.empty())
       if (const auto folder = read_model_folder(base))
         format = folder->library == Library::timm ? "timm" : "transformers";
@@ -120,7 +82,7 @@ class Export {
     const auto values = describe_model(opened.folder.model, opened.folder.hyper_parameters).hyper_parameters;
     const Tree* const head = find_value(values, "head");
     write_new_folder(out, [&](const fs::path& folder) {
-      write_texts(folder, opened.folder.tokenizer);
+      write_texts(folder, description.tokenizer);
       write_adapter(folder, *opened.model, names, peft_task_of(head == nullptr ? opened.folder.problem : head->text));
     });
     const std::vector<std::string>& layers = opened.model->adaptation()->layers;

@@ -9,10 +9,13 @@
 #include "data/image_inputs.h"
 #include "data/text/text_dataset.h"
 #include "data/text/tokenizer.h"
+#include "models/adapters.h"
 #include "models/checkpoint.h"
+#include "models/folders/timm.h"
 #include "models/io/adapter_folder.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace lacuna::apps {
@@ -52,11 +55,7 @@ void open(const fs::path& path, Device device, const fs::path& base, OpenedModel
     opened.model = make_model(experiment, device, false).model;
   } else {
     if (!folder) folder = describe_folder(experiment_of(*opened.run));
-    const FolderWeights weights = open_weights(opened.weights, folder);
-    opened.model = build_model(
-        folder->model, folder->hyper_parameters,
-        {.device = device, .training = false, .formats = formats_of(folder->model, folder->hyper_parameters, weights)});
-    load_weights(*opened.model, weights.files, weights.options);
+    opened.model = make_described(*folder, open_weights(opened.weights, folder), device);
   }
   opened.model->set_training(false);
   require_head(*folder, describe_model(folder->model, folder->hyper_parameters).hyper_parameters);
@@ -85,6 +84,67 @@ void with_checkpoint(const CheckpointPath& point, const std::function<void(const
       if (fs::exists(checkpoint, ignored) || attempt == attempts) throw;
     }
   }
+}
+
+std::unique_ptr<Model> make_described(const ModelFolder& folder, const FolderWeights& weights, Device device) {
+  std::unique_ptr<Model> model = build_model(
+      folder.model, folder.hyper_parameters,
+      {.device = device, .training = false, .formats = formats_of(folder.model, folder.hyper_parameters, weights)});
+  load_weights(*model, weights.files, weights.options);
+  return model;
+}
+
+std::string usual_format(const OpenedModel& opened) {
+  const std::string family = describe_model(opened.folder.model, opened.folder.hyper_parameters).family;
+  return timm_forms().contains(family) ? "timm" : "transformers";
+}
+
+ModelFolder description_to_write(const OpenedModel& opened, const std::string& dtype) {
+  if (dtype != "f32" && dtype != "bf16" && dtype != "f16") reject("dtype: expected f32, bf16 or f16, got {}", dtype);
+  ModelFolder folder = opened.folder;
+  folder.stored = dtype == "bf16" ? DType::bf16 : dtype == "f16" ? DType::f16 : DType::f32;
+  if (opened.texts.empty()) return folder;
+  auto texts = tokenizer_texts(opened.texts);
+  texts.merge(folder.tokenizer);
+  folder.tokenizer = std::move(texts);
+  return folder;
+}
+
+std::shared_ptr<const Model> merged_model(const OpenedModel& opened) {
+  if (!opened.model->adaptation()) return {std::shared_ptr<void>(), opened.model.get()};
+  std::shared_ptr<Model> merged = build_model(opened.folder.model, opened.folder.hyper_parameters, {.training = false});
+  merge(*opened.model, *merged);
+  return merged;
+}
+
+namespace {
+
+/// The ids that end a continuation, as JSON: a number or a list; null: not said.
+nlohmann::ordered_json stop_ids(const ModelFolder& folder) {
+  const auto generation = folder.tokenizer.find("generation_config.json");
+  if (generation != folder.tokenizer.end())
+    if (const auto json = nlohmann::ordered_json::parse(generation->second, nullptr, false);
+        json.is_object() && json.contains("eos_token_id"))
+      return json["eos_token_id"];
+  const auto token = folder.tokens.find("eos_token_id");
+  return token == folder.tokens.end() ? nlohmann::ordered_json() : nlohmann::ordered_json::parse(token->second);
+}
+
+}  // namespace
+
+nlohmann::ordered_json write_model(const OpenedModel& opened, const fs::path& out, const std::string& format_or_usual,
+                                   const std::string& dtype) {
+  const std::string format = format_or_usual.empty() ? usual_format(opened) : format_or_usual;
+  if (format != "timm" && format != "transformers") reject("format: expected timm or transformers, got {}", format);
+  const ModelFolder folder = description_to_write(opened, dtype);
+  const std::shared_ptr<const Model> model = merged_model(opened);
+  write_model_folder(out, *model, folder, format == "timm" ? Library::timm : Library::transformers);
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(out)) files.push_back(entry.path().filename().string());
+  std::ranges::sort(files);
+  return {{"model", folder.model},  {"weights", opened.weights.string()},     {"format", format},
+          {"dtype", dtype},         {"parameters", model->parameter_count()}, {"classes", model->num_classes()},
+          {"folder", out.string()}, {"stop_ids", stop_ids(folder)},           {"files", files}};
 }
 
 OpenedModel open_model(const fs::path& from, Device device, const fs::path& base) {

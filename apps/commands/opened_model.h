@@ -8,6 +8,8 @@
 #include "data/dataset.h"
 #include "models/folders/folder.h"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -39,6 +41,20 @@ struct OpenedModel {
   /// Whether it makes them of images.
   bool reads_images() const;
 };
+
+/// The model that `folder` describes, in f32 and not training, with these weights.
+std::unique_ptr<Model> make_described(const ModelFolder& folder, const FolderWeights& weights, Device device);
+
+/// The library in whose format a model is written where none is named: transformers where timm has no such family.
+std::string usual_format(const OpenedModel& opened);
+/// The description that is written beside the model's weights in `dtype` (f32, bf16 or f16), with the tokenizer's
+/// texts.
+ModelFolder description_to_write(const OpenedModel& opened, const std::string& dtype);
+/// The model that is written: a copy into which its adapters are merged, or itself where it has none.
+std::shared_ptr<const Model> merged_model(const OpenedModel& opened);
+/// Writes it as a folder of timm or transformers (`format`; empty: the usual one). Returns what was written.
+nlohmann::ordered_json write_model(const OpenedModel& opened, const std::filesystem::path& out,
+                                   const std::string& format, const std::string& dtype);
 
 /// Opens the model that `from` names, in f32 and not training. `base`: where the base of an adapter lies now; empty:
 /// where the adapter says.

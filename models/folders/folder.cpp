@@ -21,7 +21,12 @@ std::optional<ModelFolder> read_model_folder(const fs::path& path) {
   if (!json) return {};
   if (!is_folder && !json->contains("architecture") && !json->contains("model_type"))
     return {};  // about something else
-  ModelFolder folder = is_timm_config(*json) ? read_timm_config(*json, file) : read_transformers_config(*json, file);
+  return describe_config(*json, file);
+}
+
+ModelFolder describe_config(const nlohmann::ordered_json& config, const fs::path& origin) {
+  ModelFolder folder =
+      is_timm_config(config) ? read_timm_config(config, origin) : read_transformers_config(config, origin);
   const Tree* const classes = find_value(folder.hyper_parameters, "num_classes");
   if (!folder.labels.empty() && classes != nullptr && *classes != Tree(std::ssize(folder.labels))) {
     folder.notes.push_back(
@@ -78,7 +83,11 @@ std::string task_of(const ModelFolder& folder) {
 }
 
 FolderWeights open_weights(const fs::path& path, const std::optional<ModelFolder>& folder) {
-  FolderWeights weights{.files = WeightFiles(path), .options = {}};
+  return named_weights(WeightFiles(path), folder);
+}
+
+FolderWeights named_weights(WeightFiles files, const std::optional<ModelFolder>& folder) {
+  FolderWeights weights{.files = std::move(files), .options = {}};
   if (!folder) return weights;
   if (folder->names) weights.files.rename(*folder->names);
   weights.options.library = folder->library;
@@ -96,11 +105,15 @@ std::shared_ptr<const WeightFormats> formats_of(const std::string& model,
       weight_formats(*shape, rules, stored_formats(*shape, weights.files, weights.options)));
 }
 
+std::map<std::string, std::string> texts_beside(const Model& model, const ModelFolder& description, Library library) {
+  if (library == Library::timm) return {{"config.json", timm_config(model, description).dump(2) + "\n"}};
+  return transformers_files(model, description).texts;
+}
+
 std::map<std::string, std::string> files_beside_weights(const Model& model, const ModelFolder& description) {
   const bool of_timm = timm_forms().contains(describe_model(description.model, description.hyper_parameters).family);
-  if (of_timm || !transformers_refusal(description).empty())
-    return {{"config.json", timm_config(model, description).dump(2) + "\n"}};
-  return transformers_files(model, description).texts;
+  const bool as_timm = of_timm || !transformers_refusal(description).empty();
+  return texts_beside(model, description, as_timm ? Library::timm : Library::transformers);
 }
 
 void write_texts(const fs::path& folder, const std::map<std::string, std::string>& texts) {
@@ -164,19 +177,19 @@ void write_new_folder(const fs::path& path, const std::function<void(const fs::p
   sync_folder(folder.has_parent_path() ? folder.parent_path() : fs::path("."));
 }
 
-void write_model_folder(const fs::path& path, const Model& model, const ModelFolder& description, Library library) {
+std::vector<PendingTensor> state_for(const Model& model, const ModelFolder& description, Library library) {
   if (library == Library::timm)
     if (const std::string refusal = timm_refusal(description); !refusal.empty())
       reject("timm has no such model: {}", refusal);
-  std::optional<TransformersFiles> files;
-  if (library == Library::transformers) files = transformers_files(model, description);
+  return state_to_write(model, description.stored,
+                        library == Library::timm ? nullptr : transformers_files(model, description).names);
+}
+
+void write_model_folder(const fs::path& path, const Model& model, const ModelFolder& description, Library library) {
+  const std::vector<PendingTensor> state = state_for(model, description, library);
   write_new_folder(path, [&](const fs::path& folder) {
-    if (files)
-      write_texts(folder, files->texts);
-    else
-      write_file_atomically(folder / "config.json", timm_config(model, description).dump(2) + "\n");
-    write_one_by_one(folder / "model.safetensors",
-                     state_to_write(model, description.stored, files ? files->names : nullptr), {{"format", "pt"}});
+    write_texts(folder, texts_beside(model, description, library));
+    write_one_by_one(folder / "model.safetensors", state, {{"format", "pt"}});
   });
 }
 

@@ -7,6 +7,8 @@
 #include "models/registry.h"
 #include "nn/weight_formats.h"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -41,6 +43,9 @@ struct ModelFolder {
 /// no model of Lacuna's, with what it lacks.
 std::optional<ModelFolder> read_model_folder(const std::filesystem::path& path);
 
+/// The same of its content; `origin` names it in messages.
+ModelFolder describe_config(const nlohmann::ordered_json& config, const std::filesystem::path& origin);
+
 /// Refuses a folder that says of the head of `values` what Lacuna does not compute.
 void require_head(const ModelFolder& folder, const std::vector<HyperParameter>& values);
 
@@ -59,6 +64,8 @@ struct FolderWeights {
 };
 /// The weights of `path`, a folder or a file; `folder`: what read_model_folder says about it.
 FolderWeights open_weights(const std::filesystem::path& path, const std::optional<ModelFolder>& folder);
+/// The same of what the folder's library calls its tensors.
+FolderWeights named_weights(WeightFiles files, const std::optional<ModelFolder>& folder);
 
 /// The formats of a frozen model's weights: as `rules` (weight_formats) give them, else as its files have them; null:
 /// all are f32.
@@ -66,6 +73,9 @@ std::shared_ptr<const WeightFormats> formats_of(const std::string& model,
                                                 const std::vector<HyperParameter>& hyper_parameters,
                                                 const FolderWeights& weights, const WeightRules& rules = {});
 
+/// The text of the files beside weights in a library's convention, by name: config.json, and of a model of text the
+/// tokenizer's. A model that timm has none of keeps our names.
+std::map<std::string, std::string> texts_beside(const Model& model, const ModelFolder& description, Library library);
 /// The text of the files beside weights under our names, by name. config.json: timm's convention for images,
 /// transformers' for a family that only transformers has; a model that neither has keeps our names in timm's
 /// convention, for Lacuna alone. Besides, those of the tokenizer and, for sentence embeddings, of
@@ -80,6 +90,10 @@ std::string transformers_refusal(const ModelFolder& description);
 /// Makes the folder `path`, which must not exist, of what `fill` writes into the folder that it is given: whole or not
 /// at all.
 void write_new_folder(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& fill);
+
+/// The state under the names and in the shapes of `library`, in the type that `description` says; each tensor is made
+/// when it is asked for. Refuses a model that the library does not have.
+std::vector<PendingTensor> state_for(const Model& model, const ModelFolder& description, Library library);
 
 /// Writes a folder that the library loads, which must not exist: whole or not at all. Refuses a model that the library
 /// does not have.

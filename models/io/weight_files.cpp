@@ -185,6 +185,18 @@ std::shared_ptr<const SafetensorsFile> low_halves_of(const SafetensorsFile& high
 
 }  // namespace
 
+WeightFiles::WeightFiles(std::string name, std::vector<PendingTensor> tensors) : path_(std::move(name)) {
+  for (PendingTensor& tensor : tensors) {
+    entries_.push_back({.name = tensor.name,
+                        .stored_dtype = std::string(name_of(tensor.dtype)),
+                        .dtype = tensor.dtype,
+                        .shape = tensor.shape});
+    const std::string stored = tensor.name;
+    pending_.emplace(stored, std::move(tensor));
+  }
+  sort();
+}
+
 WeightFiles::WeightFiles(SafetensorsFile file) : path_(file.path()) {
   add(std::move(file));
   sort();
@@ -291,9 +303,14 @@ void WeightFiles::rename(const TensorNames& names) {
 }
 
 Tensor WeightFiles::load_stored(const std::string& name) const {
-  const auto found = file_of_.find(prefix_ + name);
-  expect(found != file_of_.end(), "{} holds no tensor \"{}\"", path_.string(), name);
-  Tensor stored = files_[found->second].load(prefix_ + name);
+  Tensor stored;
+  if (const auto made = pending_.find(prefix_ + name); made != pending_.end()) {
+    stored = made->second.make();
+  } else {
+    const auto found = file_of_.find(prefix_ + name);
+    expect(found != file_of_.end(), "{} holds no tensor \"{}\"", path_.string(), name);
+    stored = files_[found->second].load(prefix_ + name);
+  }
   if (low_halves_ && stored.dtype() == DType::bf16) stored = join_halves(stored, low_halves_->load(prefix_ + name));
   return transposed_.contains(name) ? transposed(stored) : stored;
 }

@@ -22,6 +22,8 @@ class WeightFiles {
   /// `model.safetensors`, such an index, all shards of one set, or one safetensors file by another name. A file of
   /// another format is refused with the command that converts it, where there is one.
   explicit WeightFiles(const std::filesystem::path& path);
+  /// Tensors of another program, each made when it is loaded. `name` stands in messages in place of a path.
+  WeightFiles(std::string name, std::vector<PendingTensor> tensors);
   WeightFiles(SafetensorsFile file);  // NOLINT(google-explicit-constructor): a file is the common case
 
   /// From here on only the tensors whose names begin with `prefix` are there, without it. Before `rename`.
@@ -53,6 +55,7 @@ class WeightFiles {
   std::filesystem::path path_;
   std::shared_ptr<const SafetensorsFile> low_halves_;  // null where there are none
   std::vector<SafetensorsFile> files_;
+  std::map<std::string, PendingTensor, std::less<>> pending_;  // by stored name, in place of files
   std::vector<SafetensorsEntry> entries_;
   std::map<std::string, std::size_t, std::less<>> file_of_;                  // by stored name
   std::map<std::string, std::vector<std::string>, std::less<>> parts_of_{};  // stored names, by ours

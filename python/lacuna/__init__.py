@@ -6,7 +6,8 @@
 >>> run.best
 
 Keyword arguments are keys of a configuration, as on the command line: `epochs=3`, `model="resnet50"`,
-`memory={"policy": "auto", "budget": "6GiB"}`, `**{"train.batch_size": 16}`. What is wrong with the input raises `lacuna.Error`.
+`memory={"policy": "auto", "budget": "6GiB"}`, `**{"train.batch_size": 16}`. What is wrong with the input raises
+`lacuna.Error`.
 """
 
 import os as _os
@@ -15,11 +16,13 @@ import os as _os
 if "OMP_WAIT_POLICY" not in _os.environ:
     _os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-from ._core import Error, __version__  # noqa: E402
-from ._commands import evaluate, explain, export, plan, report, sweep, train  # noqa: E402
+from ._core import Error, Tensor, __version__, ops  # noqa: E402
+from ._commands import evaluate, explain, export, generate, plan, predict, report, sweep, train  # noqa: E402
+from ._model import Model  # noqa: E402
+from ._torch import from_torch, to_torch  # noqa: E402
 from ._values import Explanation, Plan, Report, Run, Sweep  # noqa: E402
 
 __all__ = [
-    "Error", "Explanation", "Plan", "Report", "Run", "Sweep", "__version__", "evaluate", "explain", "export", "plan",
-    "report", "sweep", "train",
+    "Error", "Explanation", "Model", "Plan", "Report", "Run", "Sweep", "Tensor", "__version__", "evaluate", "explain",
+    "export", "from_torch", "generate", "ops", "plan", "predict", "report", "sweep", "to_torch", "train",
 ]  # fmt: skip

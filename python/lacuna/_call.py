@@ -70,6 +70,26 @@ class Listener:
             callback(line)
 
 
-def run(name: str, words: list[str], listener: Listener | None = None) -> tuple[Any, str]:
+class Given:
+    """What a command gets beside its words: rows of data and a loss."""
+
+    def __init__(self, changes: Mapping[str, Any], validation: Any, loss: Any) -> None:
+        self.changes = dict(changes)
+        data = self.changes.get("data")
+        self.data = None
+        if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (str, Mapping)):
+            self.data = self.changes.pop("data")
+            self.changes = {"data": {"name": "python"}, **self.changes}
+        elif validation is not None:
+            raise _core.Error("validation: expected a sequence as data= too")
+        self.validation, self.loss = validation, loss
+        if loss is not None:
+            self.changes["task.name"] = "python"
+
+
+def run(name: str, words: list[str], listener: Listener | None = None, given: Given | None = None) -> tuple[Any, str]:
     """Runs a command in this process. Returns what its `--json` gives, and its text."""
-    return _core.run([name, *words], listener or Listener(), command)
+    listener = listener or Listener()
+    if given is None:
+        return _core.run([name, *words], listener, command)
+    return _core.run([name, *words], listener, command, given.data, given.validation, given.loss)

@@ -36,11 +36,12 @@ class Progress:
         if not line:
             return self._clear()
         if self._display:
-            bar = _Html(f'<progress value="{done:.4f}" style="width: 16em"></progress> <code>{html.escape(line)}</code>')
+            bar = f'<progress value="{done:.4f}" style="width: 16em"></progress>'
+            shown = _Html(f"{bar} <code>{html.escape(line)}</code>")
             if self._handle is None:
-                self._handle = self._display(bar, display_id=True)
+                self._handle = self._display(shown, display_id=True)
             else:
-                self._handle.update(bar)
+                self._handle.update(shown)
         elif self._live:
             filled = round(10 * done)
             sys.stdout.write(f"\r\x1b[K[{'#' * filled}{' ' * (10 - filled)}] {line}")

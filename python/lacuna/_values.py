@@ -48,8 +48,8 @@ class Plan(_Figures):
     """The memory of training: bytes by purpose (`parameters`, `gradients`, `optimizer`, `saved`, `transient`,
     `workspace`, `data`, and their highest sum, `peak`) as items and as attributes. Each purpose has its own highest.
 
-    `json`: all that `lacuna plan --json` writes, as `saved_by_path` and `peak_in_training`, which counts evaluations and
-    batches that are prepared ahead.
+    `json`: all that `lacuna plan --json` writes, as `saved_by_path` and `peak_in_training`, which counts evaluations
+    and batches that are prepared ahead.
     """
 
     def __init__(self, json: dict[str, Any], text: str) -> None:
@@ -134,7 +134,8 @@ class Run:
 
 
 class Sweep(_Figures):
-    """The results of a sweep: `cases`, each with `overrides`, `status` and `result`, and `best` where a metric tells."""
+    """The results of a sweep: `cases`, each with `overrides`, `status` and `result`, and `best` where a metric
+    tells."""
 
     def __repr__(self) -> str:
         return f"Sweep({self['command']}, {len(self['cases'])} cases)"

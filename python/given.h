@@ -1,0 +1,33 @@
+// What Python gives a command beside its words: samples, which the data set `python` reads, and a loss, which the task
+// `python` computes.
+#pragma once
+
+#include "data/dataset.h"
+
+#include <nanobind/nanobind.h>
+
+#include <array>
+
+namespace lacuna::python {
+
+/// Sequences of dictionaries of arrays, and a function of dictionaries of outputs and targets; None: not given.
+struct Given {
+  nanobind::object train, validation, loss;
+};
+
+/// Lets commands have what is given while it lives.
+class GivenScope {
+ public:
+  explicit GivenScope(Given given);
+  ~GivenScope();
+  GivenScope(const GivenScope&) = delete;
+  GivenScope& operator=(const GivenScope&) = delete;
+
+ private:
+  Given before_;
+};
+
+/// With Python's lock.
+const Given& given();
+
+}  // namespace lacuna::python

@@ -1,0 +1,34 @@
+// Tensors in Python: variables of the tape, exchanged with numpy, torch and others without a copy.
+#pragma once
+
+#include "autograd/variable.h"
+#include "data/batch.h"
+#include "data/field.h"
+#include "data/sample.h"
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+#include <utility>
+
+namespace lacuna::python {
+
+void bind_tensors(nanobind::module_& module);
+void bind_ops(nanobind::module_& module);
+
+/// A copy of an array on the host: an object with `__dlpack__` or the buffer protocol, a number, or nested lists.
+/// `name` stands in messages. Numbers and lists become f32, or i64 where all are whole.
+Tensor to_tensor(nanobind::handle array, const std::string& name);
+
+/// Type and shape of an array on the host, without a copy.
+std::pair<DType, Shape> described(nanobind::handle array, const std::string& name);
+
+/// A sample's tensor of `field` from an array: of its shape, and of its type or one that converts to it without loss of
+/// meaning, floats to floats and integers to integers. Refuses integers that are not below the field's bound.
+Tensor to_field(nanobind::handle array, const SampleField& field, const std::string& where);
+
+/// Outputs and batches as dictionaries of tensors.
+nanobind::dict to_python(const NamedTensors& tensors);
+nanobind::dict to_python(const NamedValues<Variable>& variables);
+
+}  // namespace lacuna::python

@@ -1,0 +1,85 @@
+import lacuna
+import pytest
+
+numpy = pytest.importorskip("numpy")
+
+
+@pytest.fixture
+def run(small, tmp_path):
+    return lacuna.train(small, output={"dir": tmp_path / "run"}, progress=False)
+
+
+def test_parameters_are_views(run):
+    model = lacuna.Model(run)
+    weight = model.parameters["head.weight"]
+    assert weight.dtype == "f32" and len(weight.shape) == 2
+    array = weight.numpy()
+    assert array.shape == weight.shape
+    array[:] = 3
+    assert (numpy.asarray(model.parameters["head.weight"]) == 3).all()
+    assert (numpy.from_dlpack(weight) == 3).all()
+    assert memoryview(weight).shape == weight.shape
+    del model, weight
+    assert (array == 3).all()  # the array keeps the memory alive
+
+
+def test_forward_takes_arrays_by_name(run):
+    model = lacuna.Model(run)
+    assert [one["name"] for one in model.inputs] == ["images"]
+    images = numpy.random.default_rng(0).normal(size=(3, 16, 16, 3)).astype("f")
+    logits = model(images=images)["logits"].numpy()
+    assert logits.shape == (3, 10)
+    one = model(images=images[1:2])["logits"].numpy()
+    numpy.testing.assert_allclose(one[0], logits[1], rtol=1e-4, atol=1e-5)
+    numpy.testing.assert_array_equal(model(images=images.astype("d"))["logits"].numpy(), logits)
+
+    model.parameters["head.weight"].numpy()[:] = 0
+    model.parameters["head.bias"].numpy()[:] = numpy.arange(10)
+    assert (model(images=images)["logits"].numpy() == numpy.arange(10)).all()
+
+    with pytest.raises(lacuna.Error, match="images"):
+        model(pictures=images)
+    with pytest.raises(lacuna.Error, match=r"\[16, 16, 3\].*\[3, 16, 16\]"):
+        model(images=images.transpose(0, 3, 1, 2).copy())
+    with pytest.raises(lacuna.Error, match="f32.*u8"):
+        model(images=images.astype("u1"))
+
+
+def test_a_model_is_saved_as_it_is_now(run, tmp_path):
+    model = lacuna.Model(run)
+    model.parameters["head.bias"].numpy()[:] = 7
+    model.save(tmp_path / "saved")
+    again = lacuna.Model(tmp_path / "saved")
+    assert (again.parameters["head.bias"].numpy() == 7).all()
+    with pytest.raises(lacuna.Error, match="exists"):
+        model.save(tmp_path / "saved")
+
+
+def test_tensors_of_torch_go_in_and_out(run):
+    torch = pytest.importorskip("torch")
+    model = lacuna.Model(run)
+    view = model.parameters["head.weight"].torch()
+    view.fill_(2)
+    assert (torch.from_dlpack(model.parameters["head.weight"]) == 2).all()
+    logits = model(images=torch.zeros(2, 16, 16, 3))["logits"].torch()
+    assert logits.shape == (2, 10)
+    half = lacuna.Tensor(torch.ones(3, dtype=torch.bfloat16))
+    assert half.dtype == "bf16" and half.torch().dtype == torch.bfloat16
+
+
+def test_tensors_are_made_of_arrays_and_lists():
+    assert lacuna.Tensor([[1, 2], [3, 4]]).dtype == "i64"
+    assert lacuna.Tensor([1.5, 2]).numpy().tolist() == [1.5, 2]
+    with pytest.raises(lacuna.Error, match="one length"):
+        lacuna.Tensor([[1], [2, 3]])
+
+
+def test_ops_compute():
+    a, b = lacuna.Tensor([[1.0, 2.0]]), lacuna.Tensor([[3.0], [4.0]])
+    assert (a @ b).item() == 11
+    assert lacuna.ops.mean(a * a - a).item() == 1
+    assert ((2 * a + a) / 3).numpy().tolist() == [[1, 2]]
+    logits = lacuna.Tensor([[0.0, 0.0]])
+    assert lacuna.ops.cross_entropy(logits, lacuna.Tensor([1])).item() == pytest.approx(numpy.log(2))
+    with pytest.raises(lacuna.Error):
+        a + lacuna.Tensor([1.0, 2.0, 3.0])

@@ -3,6 +3,7 @@
 #include "apps/config/paths.h"
 #include "apps/output/output.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "data/text/text_file.h"
 #include "data/text/tokenizer.h"
 
@@ -50,8 +51,7 @@ class Tokenize {
   json input() const {
     if (input_.empty()) return nullptr;
     const std::string text = read_whole_file(expand_home(input_), "list of texts", std::int64_t{1} << 30);
-    const json list = json::parse(text, nullptr, false);
-    if (list.is_discarded()) reject("{}: expected JSON, a list of texts", input_);
+    json list = parse_json(text, input_);
     if (!list.is_array()) reject("{}: expected a list, got {}", input_, list.type_name());
     return list;
   }

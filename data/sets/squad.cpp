@@ -6,6 +6,7 @@
 #include "data/text/utf8.h"
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/parallel.h"
 
 #include <fmt/core.h>
@@ -160,6 +161,7 @@ class SquadReader {
 /// JSON with articles or questions in `data`, a list of them, or a question on each line.
 SquadFile read_squad(const fs::path& file) {
   const std::string text = read_whole_file(file, "SQuAD file", std::int64_t{1} << 31);
+  check_json_depth(text, file.native());
   SquadReader reader(file);
   json root;
   try {

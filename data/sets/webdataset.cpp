@@ -9,6 +9,7 @@
 #include "data/sets/image_folder_layout.h"
 
 #include "core/error.h"
+#include "core/json.h"
 
 #include <fmt/ranges.h>
 
@@ -80,6 +81,7 @@ struct Samples {
 };
 
 std::string label_in_json(const std::string& text, const std::string& key, const std::string& origin) {
+  check_json_depth(text, origin);
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   const nlohmann::json* value = &json;
   if (json.is_object()) {

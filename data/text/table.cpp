@@ -1,6 +1,7 @@
 #include "data/text/table.h"
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "data/text/json_list.h"
 #include "data/text/utf8.h"
@@ -74,6 +75,7 @@ std::vector<std::string> split_csv(const std::string& record, char separator, co
 }
 
 nlohmann::json parse_object(const std::string& record, const std::filesystem::path& path, std::int64_t line) {
+  check_json_depth(record, place_of(path, line));
   try {
     nlohmann::json value = nlohmann::json::parse(record);
     if (!value.is_object())

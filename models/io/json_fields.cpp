@@ -1,6 +1,7 @@
 #include "models/io/json_fields.h"
 
 #include "core/error.h"
+#include "core/json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -16,7 +17,6 @@ namespace {
 
 std::optional<ordered_json> read_json(const std::filesystem::path& file, std::uintmax_t most_bytes,
                                       bool (ordered_json::*is_kind)() const noexcept, std::string_view kind) {
-  constexpr int deepest = 16;
   std::error_code failed;
   if (!std::filesystem::is_regular_file(file, failed)) return {};
   const std::uintmax_t bytes = std::filesystem::file_size(file, failed);
@@ -25,13 +25,9 @@ std::optional<ordered_json> read_json(const std::filesystem::path& file, std::ui
   std::ifstream stream(file, std::ios::binary);
   if (!stream) reject("cannot open {}", file.string());
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  bool too_deep = false;
-  const auto watch = [&](int depth, ordered_json::parse_event_t, ordered_json&) {
-    return !(too_deep = too_deep || depth > deepest);
-  };
-  ordered_json json = ordered_json::parse(text, watch, false);
-  if (too_deep || !(json.*is_kind)())
-    reject("{}: expected a JSON {}{}", file.string(), kind, too_deep ? ", less deep" : "");
+  check_json_depth(text, file.string());
+  ordered_json json = ordered_json::parse(text, nullptr, false);
+  if (!(json.*is_kind)()) reject("{}: expected a JSON {}", file.string(), kind);
   return json;
 }
 

@@ -158,13 +158,15 @@ TEST_CASE(
 
 TEST_CASE("language: refusals name the row and its keys") {
   const LanguageFiles files;
-  const std::string good = R"({"text": "a"})";
+  const std::string good = R"({"text": "a"})", deep = std::string(100'000, '[') + std::string(100'000, ']');
   const std::vector<std::pair<std::string, std::string>> cases{
       {good + "\n" + two_turns,
        "rows.jsonl:2: expected a row of the form `text`, as the first row is, got `messages` with the keys messages"},
       {good + "\n{\"txt\": 1}", "rows.jsonl:2: expected an object with `messages`"},
       {good + "\n{\"txt\": 1}", "got `txt`"},
-      {good + "\n{", "rows.jsonl:2: expected a JSON object"},
+      {good + "\n{", "rows.jsonl:2: the row: expected JSON"},
+      {"{\"messages\": " + deep + "}", "rows.jsonl:1: the row: expected JSON of"},
+      {R"({"messages": [{"role": "user", "content": "a"}], "tools": ")" + deep + "\"}", "`tools`: expected JSON of"},
       {"{\"text\": 3}", "expected a text in `text`, got number"},
       {"{\"messages\": []}", "expected a list of messages"},
       {"{\"conversations\": [{\"from\": \"robot\", \"value\": \"a\"}]}", "got `robot`"},

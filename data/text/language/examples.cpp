@@ -1,6 +1,7 @@
 #include "data/text/language/examples.h"
 
 #include "core/error.h"
+#include "core/json.h"
 
 #include <fmt/ranges.h>
 
@@ -60,7 +61,7 @@ void check_messages(const ordered_json& messages, std::string_view key) {
 Conversation conversation_of(const ordered_json& row) {
   Conversation chat;
   if (const ordered_json* const tools = value_in(row, "tools")) {
-    chat.tools = tools->is_string() ? ordered_json::parse(tools->get<std::string>(), nullptr, false) : *tools;
+    chat.tools = tools->is_string() ? parse_json<ordered_json>(tools->get_ref<const std::string&>(), "`tools`") : *tools;
     if (!chat.tools.is_array()) reject("expected a list in `tools`");
     if (chat.tools.empty()) chat.tools = nullptr;
   }
@@ -210,12 +211,7 @@ std::optional<RowForm> form_of(const ordered_json& row) {
 }
 
 RowExamples read_row(const std::string& record, AlpacaAs alpaca) {
-  ordered_json row;
-  try {
-    row = ordered_json::parse(record);
-  } catch (const ordered_json::exception& error) {
-    reject("expected a JSON object: {}", error.what());
-  }
+  const auto row = parse_json<ordered_json>(record, "the row");
   std::set<std::string> keys;
   if (row.is_object())
     for (const auto& [key, value] : row.items())

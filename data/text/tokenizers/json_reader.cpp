@@ -4,14 +4,6 @@ namespace lacuna {
 
 using nlohmann::json;
 
-json parse_json(const std::string& text, const std::string& source) {
-  try {
-    return json::parse(text);
-  } catch (const json::exception& error) {  // the error states line and column
-    reject("{}: expected JSON: {}", source, error.what());
-  }
-}
-
 JsonReader::JsonReader(const json& value, std::string place) : value_(value), place_(std::move(place)) {
   if (!value_.is_object()) reject("{}: expected an object, got {}", place_, value_.type_name());
 }

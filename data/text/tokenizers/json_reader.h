@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/error.h"
+#include "core/json.h"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -9,9 +10,6 @@
 #include <vector>
 
 namespace lacuna {
-
-/// Parses a text; `source` names it in messages.
-nlohmann::json parse_json(const std::string& text, const std::string& source);
 
 /// Reads the values of a JSON object. A value of null counts as absent.
 class JsonReader {

@@ -61,10 +61,16 @@ TEST_CASE("tokenize: transformers' other ids are noted, and wrong input is refus
   write_file(folder / "texts.json", R"(["a", 7])");
   write_file(folder / "ids.json", R"([[1, -2]])");
   write_file(folder / "broken.json", "[");
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  write_file(folder / "deep.json", deep);
+  fs::create_directory(folder / "deep");
+  write_file(folder / "deep/tokenizer.json", deep);
   check_refused(folder, {"tokenize", "nowhere", "a"}, {"nowhere"});
   check_refused(folder, {"tokenize", "."}, {"--input"});
   check_refused(folder, {"tokenize", ".", "--input", "texts.json"}, {"texts.json", "item 2"});
   check_refused(folder, {"tokenize", ".", "--input", "broken.json"}, {"broken.json"});
+  check_refused(folder, {"tokenize", ".", "--input", "deep.json"}, {"deep.json"});
+  check_refused(folder, {"tokenize", "deep", "a"}, {"deep/tokenizer.json"});
   check_refused(folder, {"tokenize", ".", "--decode", "--input", "ids.json"}, {"ids.json", "item 1"});
   check_refused(folder, {"tokenize", ".", "--decode", "1,x"}, {"1,x"});
   check_refused(folder, {"tokenize", ".", "a", "--skip-special"}, {"--decode"});

@@ -10,7 +10,6 @@
 #include "data/text/tokenizers/token_model.h"
 #include "data/text/tokenizers/vocab_txt.h"
 
-#include <algorithm>
 #include <optional>
 
 namespace lacuna {
@@ -77,6 +76,11 @@ std::optional<bool> adds_space(const JsonReader& root) {
   return adds;
 }
 
+void add_contradiction(TokenizerParts& parts, const std::string& said) {
+  std::string& all = parts.config.contradiction;
+  all += (all.empty() ? "" : "; ") + said;
+}
+
 /// Says where tokenizer_config.json has another `add_prefix_space`: classes of their own follow it, and that for any
 /// tokenizer follows tokenizer.json.
 void compare_space(const JsonReader& config, const JsonReader& root, TokenizerParts& parts) {
@@ -84,40 +88,30 @@ void compare_space(const JsonReader& config, const JsonReader& root, TokenizerPa
   const std::optional<bool> adds = adds_space(root);
   if (!adds || name.empty() || name.starts_with("PreTrained") || name == "TokenizersBackend") return;
   if (config.flag("add_prefix_space", *adds) == *adds) return;
-  parts.config.contradiction = fmt::format(
-      "{}: `add_prefix_space` is {}, as {} of transformers takes it, but {} puts {} space before a text, and is "
-      "followed",
-      config.place(), !*adds, name, parts.source, *adds ? "a" : "no");
+  add_contradiction(
+      parts,
+      fmt::format(
+          "{}: `add_prefix_space` is {}, as {} of transformers takes it, but {} puts {} space before a text, and is "
+          "followed",
+          config.place(), !*adds, name, parts.source, *adds ? "a" : "no"));
 }
 
-/// Makes the template anew where tokenizer_config.json says whether bos_token and eos_token stand around a text, as
-/// transformers' classes of these names do.
-void override_template(const JsonReader& config, TokenizerParts& parts) {
-  std::string name = parts.config.class_name;
-  if (const std::size_t end = name.find("Tokenizer"); end != std::string::npos) name.erase(end);
-  if (config.find("add_bos_token") == nullptr && config.find("add_eos_token") == nullptr) return;
-  static constexpr std::string_view follow[] = {"Llama", "CodeLlama", "Gemma", "Cohere", "GPTNeoX", "PreTrained"};
-  if (std::ranges::find(follow, name) == std::end(follow)) return;
+/// Says where tokenizer_config.json and the template differ in whether bos_token and eos_token stand around a text:
+/// transformers 4 follows the one in some classes, transformers 5 the other in all.
+void compare_template(const JsonReader& config, TokenizerParts& parts) {
   const std::vector<TemplateItem>& now = parts.processor.single;
-  const auto around = [&](const char* key, const std::string& token, bool begins) -> std::vector<std::int32_t> {
+  const auto compare = [&](const char* key, const std::string& token, bool begins) {
     const std::int32_t id = token.empty() ? -1 : parts.find(token);
-    const bool has = !now.empty() && (begins ? now.front() : now.back()).text < 0;
-    if (!config.flag(key, has && (begins ? now.front() : now.back()).id == id)) return {};
-    if (id < 0) reject("{}: `{}` is true, which needs a token, got `{}`", config.place(), key, token);
-    return {id};
+    const bool has = id >= 0 && !now.empty() && (begins ? now.front() : now.back()).text < 0 &&
+                     (begins ? now.front() : now.back()).id == id;
+    if (config.flag(key, has) == has) return;
+    add_contradiction(
+        parts,
+        fmt::format("{}: `{}` is {}, but {} puts {} token {} a text, and is followed, as by transformers 5",
+                    config.place(), key, !has, parts.source, has ? "this" : "no such", begins ? "before" : "behind"));
   };
-  const std::vector<std::int32_t> bos = around("add_bos_token", parts.config.bos, true),
-                                  eos = around("add_eos_token", parts.config.eos, false);
-  const auto add = [&](std::vector<TemplateItem>& items, int text) {
-    for (const std::int32_t id : bos) items.push_back({.id = id, .type = text});
-    items.push_back({.text = text, .type = text});
-    for (const std::int32_t id : eos) items.push_back({.id = id, .type = text});
-  };
-  parts.processor.single.clear();
-  parts.processor.pair.clear();
-  add(parts.processor.single, 0);
-  add(parts.processor.pair, 0);
-  add(parts.processor.pair, 1);
+  compare("add_bos_token", parts.config.bos, true);
+  compare("add_eos_token", parts.config.eos, false);
 }
 
 }  // namespace
@@ -139,7 +133,7 @@ TokenizerParts parse_tokenizer_json(const std::string& text, const std::string& 
   beside.add_tokens(parts);
   beside.add_config(parts);
   compare_space(beside.config(), root, parts);
-  override_template(beside.config(), parts);
+  compare_template(beside.config(), parts);
   beside.check_template(parts);
   if (!settings.vocabulary.text.empty()) check_vocabulary(settings.vocabulary, parts);
   return parts;

@@ -89,6 +89,13 @@ TEST_CASE("chat templates: keys of null are absent, and a conversation may add v
   CHECK(ChatTemplate("{% generation %}a{% endgeneration %}", "").marks_answers());
 }
 
+TEST_CASE("chat templates: texts in lists are written as Python's repr writes them") {
+  ChatTemplate listed("{{ [x] }}", "a template");
+  Conversation conversation{.messages = references()["conversations"][0]["messages"]};
+  conversation.more = {{"x", "a\u200b\u00a0\u00e9\x01\U0001f600\U000e0001'"}};
+  CHECK(listed.render(conversation, tokens_of_chats).text == "[\"a\\u200b\\xa0\u00e9\\x01\U0001f600\\U000e0001'\"]");
+}
+
 TEST_CASE("chat templates: what a template may use is limited") {
   const ordered_json& one = references()["conversations"][0];
   constexpr int many = 100'000;

@@ -54,8 +54,17 @@ TEST_CASE("language: the forms of rows, and the tokens that are learned") {
        {R"({"text": "<s>plain"})", "[<s>plain</s>]"},
        {R"({"input_ids": [0, 40, 41, 42], "labels": [-100, -100, 41, -100]})", "<s>B[C]D"},
        {R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "id": 7, "tools": null})",
+        "<s><u>q<e>\n<a>[a<e>]\n"},
+       {R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "weight": 0}, {"role": "assistant", "content": "b", "weight": 1}], "id": 7})",
+        "<s><u>q<e>\n<a>a<e>\n<a>[b<e>]\n"},
+       {R"({"conversations": [{"from": "human", "value": "q", "lang": 1}, {"from": "gpt", "value": "a"}], "id": 7})",
         "<s><u>q<e>\n<a>[a<e>]\n"}});
-  check_says(files.open("language", "rows.jsonl")->info().description, "keys that are not read: id");
+  check_says(files.open("language", "rows.jsonl")->info().description,
+             "keys that are not read: conversations.lang, id");
+  files.write("rows.jsonl", R"({"messages": [{"role": "assistant", "content": "q", "tone": "x"}]})");
+  check_says(files.open("language", "rows.jsonl")->info().description, "keys that are not read: messages.tone");
+  files.write("rows.jsonl", R"({"prompt": "a", "completion": "b", "tools": []})");
+  check_says(files.open("language", "rows.jsonl")->info().description, "keys that are not read: tools");
   files.write("rows.txt", "one\n\ntwo\r\n");
   CHECK(files.shown(files.open("language", "rows.txt")) == std::vector<std::string>{"[<s>one</s>]", "[<s>two</s>]"});
 }
@@ -64,7 +73,11 @@ TEST_CASE("language: answers follow from generation blocks, from prefixes, or fr
   const std::string blocks =
       "{% for m in messages %}{% if m.role == 'assistant' %}<a>{% generation %}{{ m.content }}<e>{% endgeneration %}\n"
       "{% else %}<u>{{ m.content }}<e>\n{% endif %}{% endfor %}";
-  check_rows(LanguageFiles(blocks), "language", {{two_turns, "<u>q<e>\n<a>[an<e>]<u>r<e>\n<a>[b <e>]"}});
+  check_rows(
+      LanguageFiles(blocks), "language",
+      {{two_turns, "<u>q<e>\n<a>[an<e>]<u>r<e>\n<a>[b <e>]"},
+       {R"({"messages": [{"role": "assistant", "content": "a", "weight": 0}, {"role": "assistant", "content": "b"}]})",
+        "<a>a<e><a>[b<e>]"}});
   // Earlier answers lose a part, and the text up to an answer ends in another way than the whole text.
   const std::string changes =
       "{% for m in messages %}<{{ m.role[0] }}>{% if m.role == 'assistant' and not loop.last %}"
@@ -169,6 +182,10 @@ TEST_CASE("language: refusals name the row and its keys") {
       {R"({"messages": [{"role": "user", "content": "a"}], "tools": ")" + deep + "\"}", "`tools`: expected JSON of"},
       {"{\"text\": 3}", "expected a text in `text`, got number"},
       {"{\"messages\": []}", "expected a list of messages"},
+      {R"({"messages": [{"role": "user"}]})", "expected a list of messages"},
+      {R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]})", "got 0.5"},
+      {R"({"messages": [{"role": "user", "content": "a", "weight": 0}]})", "`weight`"},
+      {R"({"conversations": [{"from": "gpt"}]})", "`from` and `value`"},
       {"{\"conversations\": [{\"from\": \"robot\", \"value\": \"a\"}]}", "got `robot`"},
       {"{\"input_ids\": [1, 2], \"labels\": [1, 3]}", "got 3 at token 1"},
       {"{\"input_ids\": [1, 900]}", "expected `input_ids` below"},
@@ -192,6 +209,23 @@ TEST_CASE("language: refusals name the row and its keys") {
   check_says(files.refusal("language", "rows.jsonl"), "data.chat_template names a file");
   files.write("rows.jsonl", good);
   check_says(files.refusal("language", "rows.jsonl"), "data.add_eos=false");
+}
+
+TEST_CASE("language: settings without effect on the rows are said") {
+  const LanguageFiles files;
+  const auto said = [&](const std::string& row, const char* key, const Tree& value) {
+    files.write("rows.jsonl", row);
+    return files.open("language", "rows.jsonl", {{key, value}})->info().description.find("without effect") !=
+           std::string::npos;
+  };
+  const std::string text = R"({"text": "ab"})";
+  CHECK(said(text, "alpaca", std::string("chat")));
+  CHECK(said(text, "chat_template", std::string("default")));
+  CHECK(said(text, "template_date", std::string("2024-07-26")));
+  CHECK(said(two_turns, "template_date", std::string("2024-07-26")));
+  CHECK(said(two_turns, "add_eos", false));
+  CHECK_FALSE(said(text, "add_eos", false));
+  CHECK_FALSE(said(two_turns, "chat_template", std::string("default")));
 }
 
 TEST_CASE("language: files, folders and patterns; a part is held out where no file is for evaluation") {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -363,7 +364,7 @@ Value messages_value(const nlohmann::ordered_json& messages) {
 }  // namespace
 }  // namespace chat
 
-ChatTemplate::ChatTemplate(std::string_view source, std::string name) : name_(std::move(name)) {
+ChatTemplate::ChatTemplate(std::string_view source, std::string name) : source_(source), name_(std::move(name)) {
   try {
     template_ = std::make_unique<const chat::Template>(chat::parse_template(source));
   } catch (const Error& error) {
@@ -374,6 +375,15 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string name) : name_(st
 ChatTemplate::~ChatTemplate() = default;
 
 bool ChatTemplate::marks_answers() const { return template_->marks_answers; }
+
+bool ChatTemplate::names(std::string_view word) const {
+  const auto goes_on = [&](std::size_t at) {
+    return at < source_.size() && (std::isalnum(static_cast<unsigned char>(source_[at])) != 0 || source_[at] == '_');
+  };
+  for (std::size_t at = source_.find(word); at != std::string::npos; at = source_.find(word, at + 1))
+    if (!goes_on(at - 1) && !goes_on(at + word.size())) return true;
+  return false;
+}
 
 RenderedChat ChatTemplate::render(const Conversation& conversation, const TokenizerConfig& tokens,
                                   const std::string& date) const {

@@ -46,13 +46,15 @@ class ChatTemplate {
   const std::string& name() const { return name_; }
   /// Whether it marks answers with generation blocks.
   bool marks_answers() const;
+  /// Whether a word stands in its source.
+  bool names(std::string_view word) const;
   /// `date` is today's for the template, as 2024-07-26; empty: a template that asks for it is refused. Null values of
   /// messages count as absent. An error that the template raises is the input's fault.
   RenderedChat render(const Conversation& conversation, const TokenizerConfig& tokens,
                       const std::string& date = "") const;
 
  private:
-  std::string name_;
+  std::string source_, name_;
   std::unique_ptr<const chat::Template> template_;
 };
 

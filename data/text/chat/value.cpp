@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "data/text/utf8.h"
 
+#include <utf8proc.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -162,18 +163,40 @@ std::string real_text(double value) {
   return out;
 }
 
+/// Python's str.isprintable.
+bool is_printable(std::int32_t code) {
+  switch (utf8proc_category(code)) {
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return false;
+    case UTF8PROC_CATEGORY_ZS:
+      return code == ' ';
+    default:
+      return true;
+  }
+}
+
 std::string quoted(const std::string& value) {
   const char quote = value.find('\'') != std::string::npos && value.find('"') == std::string::npos ? '"' : '\'';
   std::string out(1, quote);
-  for (const char c : value) {
+  for (const std::string_view sign : characters(value)) {
+    const char c = sign.front();
+    const std::int32_t code = first_character(sign).code;
     if (c == quote || c == '\\')
       out += {'\\', c};
     else if (c == '\n' || c == '\t' || c == '\r')
       out += {'\\', c == '\n' ? 'n' : c == '\t' ? 't' : 'r'};
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      out += fmt::format("\\x{:02x}", static_cast<int>(c));
+    else if (is_printable(code))
+      out += sign;
+    else if (code < 0x100)
+      out += fmt::format("\\x{:02x}", code);
     else
-      out += c;
+      out += code < 0x10000 ? fmt::format("\\u{:04x}", code) : fmt::format("\\U{:08x}", code);
   }
   return out + quote;
 }

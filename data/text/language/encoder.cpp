@@ -12,6 +12,11 @@
 namespace lacuna {
 namespace {
 
+/// Whether an answer of a conversation is learned: its `weight` is not 0.
+bool is_learned(const nlohmann::ordered_json& message) {
+  return message["role"] == "assistant" && message.value("weight", nlohmann::ordered_json()) != 0;
+}
+
 bool is_blank_text(std::string_view text) { return chat::without_leading_blanks(text).empty(); }
 
 std::size_t common_prefix(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
@@ -66,6 +71,16 @@ const ChatTemplate& RowEncoder::template_for(const Conversation& chat) const {
   return *template_;
 }
 
+std::set<std::string> RowEncoder::unread_keys(const RowExamples& row) const {
+  std::set<std::string> keys;
+  for (const Example& example : row.sequences)
+    for (const nlohmann::ordered_json& message : example.chat.messages)
+      for (const auto& [key, value] : message.items())
+        if (!value.is_null() && key != "weight" && !template_for(example.chat).names(key))
+          keys.insert("messages." + key);
+  return keys;
+}
+
 std::string RowEncoder::description() const {
   if (options_.loss_on == LossOn::all || template_ == nullptr) return {};
   return template_->marks_answers() ? "answers by the template's generation blocks"
@@ -114,14 +129,27 @@ TokenSequence RowEncoder::chat(const Example& example) const {
   const Pieces pieces = tokenizer_->pieces(rendered.text);
   TokenSequence out{.tokens = ids_of(pieces)};
   out.learned.assign(out.tokens.size(), options_.loss_on == LossOn::all);
-  if (options_.loss_on == LossOn::all) return out;
+  std::vector<bool> answers;  // which of them are learned
+  for (const nlohmann::ordered_json& message : example.chat.messages)
+    if (message["role"] == "assistant") answers.push_back(is_learned(message));
+  const bool some_are_not = std::ranges::find(answers, false) != answers.end();
+  if (options_.loss_on == LossOn::all) {
+    if (some_are_not) reject("messages of `weight` 0 are not learned, which data.loss_on=all contradicts");
+    return out;
+  }
   if (!template_for(example.chat).marks_answers()) {
     mark_answers(example.chat, rendered.text, pieces, out);
     return out;
   }
-  for (const RenderedChat::Span& span : rendered.answers)
+  if (some_are_not && rendered.answers.size() != answers.size())
+    reject("a `weight` of 0 needs a chat template with one generation block for each of {} answers, got {}",
+           answers.size(), rendered.answers.size());
+  for (std::size_t answer = 0; answer < rendered.answers.size(); ++answer) {
+    if (some_are_not && !answers[answer]) continue;
+    const RenderedChat::Span& span = rendered.answers[answer];
     for (std::size_t i = 0; i < pieces.size(); ++i)
       if (pieces[i].begin < span.end && pieces[i].end > span.begin) out.learned[i] = true;
+  }
   return out;
 }
 
@@ -146,7 +174,7 @@ void RowEncoder::mark_answers(const Conversation& chat, const std::string& text,
            is_blank_text(std::string_view(text).substr(pieces[i].begin, pieces[i].end - pieces[i].begin));
   };
   for (std::size_t message = 0; message < chat.messages.size(); ++message) {
-    if (chat.messages[message]["role"] != "assistant") continue;
+    if (!is_learned(chat.messages[message])) continue;
     const std::optional<Range> whole = by_prefixes(chat, message, text);
     const std::optional<Range> range = whole ? whole : by_content(chat, message, text);
     if (!range)

@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -61,6 +62,8 @@ class RowEncoder {
 
   /// One, or the windows of a sequence that is too long.
   std::vector<EncodedRow> encode(const RowExamples& row) const;
+  /// Keys of messages that the template does not name.
+  std::set<std::string> unread_keys(const RowExamples& row) const;
   /// How the answers of conversations are found, for people.
   std::string description() const;
 

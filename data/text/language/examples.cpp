@@ -49,19 +49,32 @@ std::string text_at(const ordered_json& row, std::string_view key) {
   return value->get<std::string>();
 }
 
-void check_messages(const ordered_json& messages, std::string_view key) {
+/// `weighed`: answers may have a `weight`, as OpenAI's rows do.
+void check_messages(const ordered_json& messages, std::string_view key, bool weighed = false) {
   const bool is_list = messages.is_array() && !messages.empty();
   if (!is_list || !std::ranges::all_of(messages, [](const ordered_json& message) {
-        return message.is_object() && message.contains("role") && message["role"].is_string();
+        if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) return false;
+        const ordered_json* const content = value_in(message, "content");
+        if (content != nullptr) return content->is_string() || content->is_array();
+        const ordered_json* const calls = value_in(message, "tool_calls");
+        return calls != nullptr && !calls->empty();
       }))
     reject("expected a list of messages with `role` and `content` in `{}`", key);
+  for (const ordered_json& message : messages) {
+    const ordered_json* const weight = value_in(message, "weight");
+    if (weight == nullptr) continue;
+    if (!weighed || message["role"] != "assistant")
+      reject("`weight` is for messages of the assistant in rows of whole conversations");
+    if (*weight != 0 && *weight != 1) reject("expected a `weight` of 0 or 1, got {}", weight->dump());
+  }
 }
 
 /// The part of a row beside its messages. `tools` may be JSON in a text, as data sets of one column type have it.
 Conversation conversation_of(const ordered_json& row) {
   Conversation chat;
   if (const ordered_json* const tools = value_in(row, "tools")) {
-    chat.tools = tools->is_string() ? parse_json<ordered_json>(tools->get_ref<const std::string&>(), "`tools`") : *tools;
+    chat.tools =
+        tools->is_string() ? parse_json<ordered_json>(tools->get_ref<const std::string&>(), "`tools`") : *tools;
     if (!chat.tools.is_array()) reject("expected a list in `tools`");
     if (chat.tools.empty()) chat.tools = nullptr;
   }
@@ -76,13 +89,14 @@ ordered_json message(std::string_view role, std::string content) {
   return {{"role", role}, {"content", std::move(content)}};
 }
 
-ordered_json turns_of_share_gpt(const ordered_json& row) {
+/// Adds the keys of turns that are not read to `unread`.
+ordered_json turns_of_share_gpt(const ordered_json& row, std::set<std::string>& unread) {
   const ordered_json& turns = row["conversations"];
   ordered_json messages = ordered_json::array();
   if (const std::string system = text_at(row, "system"); !system.empty()) messages.push_back(message("system", system));
   if (!turns.is_array() || turns.empty()) reject("expected a list of turns in `conversations`");
   for (const ordered_json& turn : turns) {
-    if (!turn.is_object() || !turn.contains("from"))
+    if (!turn.is_object() || value_in(turn, "from") == nullptr || value_in(turn, "value") == nullptr)
       reject("expected turns with `from` and `value` in `conversations`");
     const std::string from = text_at(turn, "from");
     constexpr std::pair<std::string_view, std::string_view> roles[] = {
@@ -93,6 +107,11 @@ ordered_json turns_of_share_gpt(const ordered_json& row) {
     if (role == std::end(roles))
       reject("expected turns from system, human, gpt or tool in `conversations`, got `{}`", from);
     messages.push_back(message(role->second, text_at(turn, "value")));
+    for (const auto& [key, value] : turn.items())
+      if (key == "weight")
+        messages.back()[key] = value;
+      else if (key != "from" && key != "value" && !value.is_null())
+        unread.insert("conversations." + key);
   }
   return messages;
 }
@@ -233,8 +252,8 @@ RowExamples read_row(const std::string& record, AlpacaAs alpaca) {
     case RowForm::messages:
     case RowForm::share_gpt: {
       Example example{.kind = Example::Kind::chat, .chat = conversation_of(row)};
-      example.chat.messages = *form == RowForm::messages ? row["messages"] : turns_of_share_gpt(row);
-      check_messages(example.chat.messages, "messages");
+      example.chat.messages = *form == RowForm::messages ? row["messages"] : turns_of_share_gpt(row, out.unread);
+      check_messages(example.chat.messages, "messages", true);
       out.sequences.push_back(std::move(example));
       break;
     }
@@ -252,6 +271,9 @@ RowExamples read_row(const std::string& record, AlpacaAs alpaca) {
       out.sequences.push_back({.completion = text_at(row, "text")});
       break;
   }
+  if (out.sequences.front().kind == Example::Kind::text)
+    for (const std::string_view key : {"tools", "chat_template_kwargs"})
+      if (value_in(row, key) != nullptr) out.unread.emplace(key);
   return out;
 }
 

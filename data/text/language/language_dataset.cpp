@@ -45,6 +45,7 @@ EncodedRows encode_all(const RowFiles& files, const RowEncoder& encoder, const L
     const RowExamples first = examples_of(files, 0, alpaca);
     out.form = first.form;
     out.has_chats = !first.sequences.front().chat.messages.is_null();
+    out.has_texts = first.sequences.front().kind == Example::Kind::text;
     if ((out.form == RowForm::preference) != preference)
       reject("expected rows {} `chosen` and `rejected`: data.name={} reads these", preference ? "with" : "without",
              preference ? "language" : "preference");
@@ -62,9 +63,11 @@ EncodedRows encode_all(const RowFiles& files, const RowEncoder& encoder, const L
                name_of(examples.form), keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", ")));
       }
       encoded[static_cast<std::size_t>(row)] = encoder.encode(examples);
-      if (!examples.unread.empty()) {
+      std::set<std::string> unread = encoder.unread_keys(examples);
+      unread.insert(examples.unread.begin(), examples.unread.end());
+      if (!unread.empty()) {
         const std::scoped_lock lock(mutex);
-        out.unread.insert(examples.unread.begin(), examples.unread.end());
+        out.unread.merge(unread);
       }
     });
   };
@@ -107,8 +110,7 @@ std::string keep_learned(const EncodedRows& encoded, const LanguageOptions& own,
   const std::string_view noun = encoded.rows.size() + 1 == encoded.first.size() ? "row" : "window";
   std::string text = fmt::format("{} {}s of {}, {} tokens, of which {} are learned", kept.size(), noun,
                                  name_of(encoded.form), tokens, learned);
-  const bool is_chat = encoded.form != RowForm::text && encoded.form != RowForm::tokens;
-  if (is_chat && !encoded.encoder.empty()) text += "; " + encoded.encoder;
+  if (encoded.has_chats && !encoded.encoder.empty()) text += "; " + encoded.encoder;
   text += counted(cut, noun, fmt::format("cut at {} tokens, so without an end (data.too_long)", own.max_length));
   text += counted(dropped, noun, fmt::format("left out, longer than {} tokens", own.max_length));
   text += counted(unlabelled, noun, "left out, in which nothing is learned");
@@ -117,6 +119,23 @@ std::string keep_learned(const EncodedRows& encoded, const LanguageOptions& own,
   if (!encoded.unread.empty()) text += fmt::format("; keys that are not read: {}", fmt::join(encoded.unread, ", "));
   rows = std::move(kept);
   return text;
+}
+
+/// A line about settings that these rows do not read; empty: there are none.
+std::string warning_of_settings(const EncodedRows& encoded, const LanguageOptions& own, const LanguageRows& how,
+                                const TokenizerConfig& config) {
+  std::vector<std::string_view> unread;
+  if (how.alpaca == AlpacaAs::chat && encoded.form != RowForm::alpaca) unread.emplace_back("data.alpaca");
+  if (how.loss_on == LossOn::all && encoded.form == RowForm::tokens) unread.emplace_back("data.loss_on");
+  if (!own.add_eos && !encoded.has_texts) unread.emplace_back("data.add_eos");
+  if (!own.chat_template.empty() && !encoded.has_chats) unread.emplace_back("data.chat_template");
+  const auto asks_date = [&] {
+    const auto text = chat_template_text(own.chat_template, config);
+    return text && text->find("strftime_now") != std::string::npos;
+  };
+  if (!own.template_date.empty() && (!encoded.has_chats || !asks_date())) unread.emplace_back("data.template_date");
+  return unread.empty() ? std::string()
+                        : fmt::format("\nwarning: without effect on these rows: {}", fmt::join(unread, ", "));
 }
 
 /// A line about conversations whose template is not that of the weights' tokenizer; empty: it is.
@@ -212,6 +231,7 @@ LanguageSplit open_language(const LanguageOptions& own, const LanguageRows& how,
   if (options.split == Split::train) {
     const TokenizerConfig& config = out.tokenizer->config();
     if (!config.contradiction.empty()) description += "\nwarning: " + config.contradiction;
+    description += warning_of_settings(*out.encoded, own, how, config);
     if (out.encoded->has_chats) description += warning_of_template(own.chat_template, config, options);
   }
   if (out.rows.empty()) reject("{}: nothing is learned from these rows", description);

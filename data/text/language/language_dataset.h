@@ -37,6 +37,7 @@ struct EncodedRows {
   std::set<std::string> unread{};     // keys
   std::string encoder{};              // RowEncoder::description
   bool has_chats = false;             // conversations, as the first row is one
+  bool has_texts = false;             // texts, as the first row is one
 };
 
 /// A split that is open.

@@ -51,19 +51,26 @@ class GenerationConfig {
   }
   bool flag(const char* key) {
     read_.emplace_back(key);
-    return json_.contains(key) && json_[key] == true;
+    if (!json_.contains(key) || json_[key].is_null()) return false;
+    if (!json_[key].is_boolean())
+      reject("{}: expected true or false in `{}`, got {}", file_.string(), key, json_[key].dump());
+    return json_[key].get<bool>();
   }
-  /// Names the options that have an effect in transformers and none here. Its neutral values are null, false, 0, 1 and
-  /// empty lists.
+  /// Names the options that have an effect in transformers and none here. Null, false and what is empty have none; nor
+  /// has 0, but for ids, and 1 in factors and counts of beams.
   void say_unread() const {
     static const std::vector<std::string> of_no_effect{
         "eos_token_id",       "bos_token_id", "pad_token_id", "transformers_version",
         "_from_model_config", "use_cache",    "max_length"};  // max_new_tokens goes before max_length, and has a
                                                               // default here
+    static const std::vector<std::string> of_one{"num_beams",      "num_beam_groups", "num_return_sequences",
+                                                 "length_penalty", "typical_p",       "encoder_repetition_penalty",
+                                                 "guidance_scale"};
     std::vector<std::string> unread;
     for (const auto& [key, value] : json_.items()) {
-      const bool neutral =
-          value.is_null() || value == false || value == 0 || value == 1 || (value.is_structured() && value.empty());
+      const bool neutral = value.is_null() || value == false || (value == 0 && !key.ends_with("token_id")) ||
+                           (value == 1 && std::ranges::find(of_one, key) != of_one.end()) ||
+                           (value.is_structured() && value.empty());
       if (!neutral && std::ranges::find(read_, key) == read_.end() &&
           std::ranges::find(of_no_effect, key) == of_no_effect.end())
         unread.push_back(key);
@@ -107,15 +114,23 @@ GenerationOptions generation_options(const OpenedModel& opened, const Tokenizer&
   return options;
 }
 
+std::string text_behind(const Tokenizer& tokenizer, std::span<const std::int32_t> before,
+                        std::span<const std::int32_t> tokens) {
+  std::vector<std::int32_t> all(before.begin(), before.end());
+  all.insert(all.end(), tokens.begin(), tokens.end());
+  const std::string first = tokenizer.decode(before, true), whole = tokenizer.decode(all, true);
+  return whole.starts_with(first) ? whole.substr(first.size()) : tokenizer.decode(tokens, true);
+}
+
 ordered_json continuation(LanguageModel& model, const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
-                          const GenerationOptions& options, const std::function<void(std::int64_t)>& made) {
+                          const GenerationOptions& options, const std::function<void(std::int32_t)>& made) {
   const std::vector<std::int64_t> tokens(prompt.begin(), prompt.end());
   const Generated generated = generate(model, tokens, options, [&](std::int64_t token) {
-    if (made) made(token);
+    if (made) made(static_cast<std::int32_t>(token));
     return true;
   });
   const std::vector<std::int32_t> own(generated.tokens.begin(), generated.tokens.end());
-  return {{"text", tokenizer.decode(own, true)},
+  return {{"text", text_behind(tokenizer, prompt, own)},
           {"ids", generated.tokens},
           {"ended_by", generated.stopped ? "stop" : "length"}};
 }

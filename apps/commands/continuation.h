@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
 namespace lacuna::apps {
 
@@ -24,9 +25,13 @@ inline constexpr NumberBetween factors{1e-3, 1e3}, shares{0, 1}, counts{0, 1 << 
 /// texts and are not read are named on standard error, as contradictions in the tokenizer's files are.
 GenerationOptions generation_options(const OpenedModel& opened, const Tokenizer& tokenizer);
 
+/// What `tokens` add to the text of the tokens `before` them, without special tokens.
+std::string text_behind(const Tokenizer& tokenizer, std::span<const std::int32_t> before,
+                        std::span<const std::int32_t> tokens);
+
 /// Goes on behind `prompt`: {text, ids, ended_by}. `made`, if given, is told of each token.
 nlohmann::ordered_json continuation(LanguageModel& model, const Tokenizer& tokenizer,
                                     std::span<const std::int32_t> prompt, const GenerationOptions& options,
-                                    const std::function<void(std::int64_t)>& made = {});
+                                    const std::function<void(std::int32_t)>& made = {});
 
 }  // namespace lacuna::apps

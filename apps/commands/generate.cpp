@@ -5,6 +5,8 @@
 #include "apps/config/paths.h"
 #include "apps/output/output.h"
 #include "core/error.h"
+#include "core/json.h"
+#include "core/text.h"
 #include "data/text/chat/chat_template.h"
 #include "data/text/text_file.h"
 #include "data/text/tokenizer.h"
@@ -16,6 +18,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 namespace lacuna::apps {
 namespace {
@@ -25,31 +28,23 @@ using nlohmann::json, nlohmann::ordered_json;
 /// Writes a text while it grows; bytes of a character that is not whole yet are kept back.
 class Stream {
  public:
-  explicit Stream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  Stream(const Tokenizer& tokenizer, const std::vector<std::int32_t>& prompt)
+      : tokenizer_(tokenizer), before_(prompt) {}
 
-  void add(std::int64_t token) {
-    tokens_.push_back(static_cast<std::int32_t>(token));
-    const std::string text = tokenizer_.decode(tokens_, true);
+  void add(std::int32_t token) {
+    tokens_.push_back(token);
+    const std::string text = text_behind(tokenizer_, before_, tokens_);
     constexpr std::string_view incomplete = "\xEF\xBF\xBD";
-    if (text.ends_with(incomplete)) return;
-    write(text);
+    if (text.empty() || text.ends_with(incomplete)) return;
+    print_output(text);
+    std::fflush(stdout);
+    before_ = std::exchange(tokens_, {});  // whole characters, which is all that those behind depend on
   }
-  void end() {
-    write(tokenizer_.decode(tokens_, true));
-    print_output("\n");
-  }
+  void end() { print_output(text_behind(tokenizer_, before_, tokens_) + "\n"); }
 
  private:
-  void write(const std::string& text) {
-    if (text.size() <= written_) return;
-    print_output(text.substr(written_));
-    std::fflush(stdout);
-    written_ = text.size();
-  }
-
   const Tokenizer& tokenizer_;
-  std::vector<std::int32_t> tokens_;
-  std::size_t written_ = 0;
+  std::vector<std::int32_t> before_, tokens_;  // written, and not yet
 };
 
 class Generate {
@@ -82,7 +77,7 @@ class Generate {
     number("--min-p", min_p_, "draw from tokens with this part of the largest probability; draws", shares);
     number("--repetition-penalty", penalty_, "weakens the logits of tokens that stand before", factors);
     number("--no-repeat-ngram-size", ngram_, "no N tokens in a row occur twice; 0: they may", counts);
-    app.add_option("--seed", seed_, "seed of the draws")->capture_default_str();
+    app.add_option("--seed", seed_, "seed of the draws; 1 unless given");
     app.add_option("--stop", stops_, "a further token that ends a text, by its text; given again, several")
         ->type_name("TOKEN")
         ->expected(1)
@@ -103,8 +98,16 @@ class Generate {
     if (chats_) {
       talk(*model, *tokenizer, options, all);
     } else {
-      for (const std::string& prompt : prompts())
-        all.push_back(answer(*model, *tokenizer, tokenizer->encode(prompt).tokens, prompt, options));
+      const std::vector<std::string> texts = prompts();
+      std::vector<std::vector<std::int32_t>> ids;
+      for (const std::string& text : texts) {  // all before the first answer
+        ids.push_back(tokenizer->encode(text).tokens);
+        if (ids.back().empty() || std::ssize(ids.back()) > model->positions())
+          reject("expected prompts of 1 to {} tokens, got {} in prompt {}", model->positions(), ids.back().size(),
+                 ids.size());
+      }
+      for (std::size_t i = 0; i < texts.size(); ++i)
+        all.push_back(answer(*model, *tokenizer, ids[i], texts[i], options));
     }
     report_.write("", all);
     return 0;
@@ -115,7 +118,9 @@ class Generate {
     if (prompts_.empty() == input_.empty()) reject("expected prompts, or --input with a file of them");
     if (input_.empty()) return prompts_;
     const std::string text = read_whole_file(expand_home(input_), "list of prompts", std::int64_t{1} << 30);
-    const json list = json::parse(text, nullptr, false);
+    const bool is_json = lower_case(std::filesystem::path(input_).extension().string()) == ".json";
+    const json list = is_json ? parse_json(text, input_) : json::parse(text, nullptr, false);
+    if (is_json && !list.is_array()) reject("{}: expected a list of texts, got {}", input_, list.type_name());
     std::vector<std::string> read;
     if (list.is_array()) {
       for (const json& one : list) {
@@ -123,10 +128,14 @@ class Generate {
           reject("{}: expected a text as item {}, got {}", input_, read.size() + 1, one.type_name());
         read.push_back(one.get<std::string>());
       }
-      return read;
+    } else {
+      TextFile file(expand_home(input_));
+      for (std::string line; file.next(line);) {
+        if (line.find_first_not_of(" \t") == std::string::npos)
+          reject("{}:{}: expected a prompt, got a blank line", input_, file.line());
+        read.push_back(line);
+      }
     }
-    TextFile file(expand_home(input_));
-    for (std::string line; file.next(line);) read.push_back(line);
     if (read.empty()) reject("{}: expected prompts, got none", input_);
     return read;
   }
@@ -145,7 +154,8 @@ class Generate {
     sampling.min_p = min_p_.value_or(sampling.min_p);
     sampling.repetition_penalty = penalty_.value_or(sampling.repetition_penalty);
     sampling.no_repeat_ngram = ngram_.value_or(sampling.no_repeat_ngram);
-    sampling.seed = seed_;
+    if (seed_ && !sampling.draws) reject("--seed: expected --sample or another option that draws");
+    sampling.seed = seed_.value_or(sampling.seed);
     return options;
   }
 
@@ -210,8 +220,8 @@ class Generate {
 
   ordered_json answer(LanguageModel& model, const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
                       const std::string& prompt, const GenerationOptions& options) const {
-    Stream stream(tokenizer);
-    const ordered_json made = continuation(model, tokenizer, ids, options, [&](std::int64_t token) {
+    Stream stream(tokenizer, ids);
+    const ordered_json made = continuation(model, tokenizer, ids, options, [&](std::int32_t token) {
       if (report_.for_people()) stream.add(token);
     });
     if (report_.for_people()) stream.end();
@@ -225,7 +235,7 @@ class Generate {
   bool draws_ = false, greedy_ = false, chats_ = false;
   std::optional<double> temperature_, top_p_, min_p_, penalty_;
   std::optional<std::int64_t> most_, top_k_, ngram_;
-  std::uint64_t seed_ = 1;
+  std::optional<std::uint64_t> seed_;
   Report report_;
 };
 

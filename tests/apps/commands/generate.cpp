@@ -221,6 +221,48 @@ TEST_CASE("generate: what it cannot go on with is refused") {
   check_refusals(folder, {"generate", "model", "hello"},
                  {{"--sample\n--greedy", "--greedy"}, {"--top-p=2", "--top-p"}, {"--stop=nothing", "--stop"}});
   check_refused(folder, {"generate", "model"}, {"prompts"});
+  check_refused(folder, {"generate", "model", "hello", "--greedy", "--seed", "3"}, {"--seed"});
+  for (const auto& [name, text] : {std::pair{"none.json", "[]"},
+                                   {"object.json", "{\"prompt\": \"a\"}"},
+                                   {"broken.json", "[\"a\""},
+                                   {"blank.txt", "hello\n\nthere\n"}}) {
+    write_file(folder / name, text);
+    check_refused(folder, {"generate", "model", "--input", name}, {name});
+  }
+  const CommandResult late = run_command(folder, {"generate", "model", "hello", std::string(400, 'x')});
+  CHECK(late.code == 2);
+  CHECK(late.out.empty());
+  write_file(folder / "model/generation_config.json", R"({"do_sample": "true"})");
+  check_refused(folder, {"generate", "model", "hello"}, {"generation_config.json", "do_sample"});
+  write_file(folder / "model/generation_config.json",
+             R"({"forced_eos_token_id": 0, "forced_bos_token_id": 1, "min_length": 1, "min_new_tokens": 0,
+                 "num_beams": 1, "max_new_tokens": 3})");
+  const std::string said = run(folder, {"generate", "model", "hello"}).error;
+  for (const char* const key : {"forced_eos_token_id", "forced_bos_token_id", "min_length"}) check_says(said, key);
+  for (const char* const key : {"min_new_tokens", "num_beams"}) CHECK(said.find(key) == std::string::npos);
+}
+
+TEST_CASE("generate: the text is what its tokens add to the prompt, while it grows and whole") {
+  DecoderFolder folder;
+  const auto tokenizer = open_tokenizer(folder / "model");
+  const std::vector<std::int32_t> prompt = tokenizer->encode("the quick").tokens;
+  const std::string before = tokenizer->decode(prompt, true);
+  int compared = 0;
+  for (int seed = 0; seed < 16; ++seed) {
+    const std::vector<std::string> arguments{"model", "the quick", "--sample",          "--max-new-tokens",
+                                             "4",     "--seed",    std::to_string(seed)};
+    const json made = folder.generated(arguments)[0];
+    std::vector<std::int32_t> ids = prompt;
+    for (const json& id : made.at("ids")) ids.push_back(id.get<std::int32_t>());
+    const auto text = made.at("text").get<std::string>();
+    CHECK(before + text == tokenizer->decode(ids, true));
+    if (text.find("\uFFFD") != std::string::npos) continue;  // bytes that make no characters change those before them
+    ++compared;
+    std::vector<std::string> shown{"generate"};
+    shown.insert(shown.end(), arguments.begin(), arguments.end());
+    CHECK(run(folder, shown).out == text + "\n");
+  }
+  CHECK(compared > 2);
 }
 
 }  // namespace

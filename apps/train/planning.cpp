@@ -76,14 +76,23 @@ Batch example_batch(const Experiment& experiment, const Setup& setup, std::strin
   return batches.read(0, 0, batches.allocate(), sample);
 }
 
+constexpr std::int64_t sensitivity_samples = 4;
+
+/// Multiply-adds of a step.
+class MacCount : public Observer {
+ public:
+  void before(Phase, const Operation&, Label) override {}
+  void after(Phase, const Operation&, Label, const Work& work, std::span<const Tensor>) override { all += work.macs; }
+  std::int64_t all = 0;
+};
+
 /// The sensitivities of saved tensors from one forward and backward pass over a few samples: the same in every run with
 /// as many threads. Empty if nothing is computed.
 MeasuredSensitivities measure_sensitivities(const Experiment& experiment, ErrorMeasure measure) {
   const Device device = available_device(experiment);
   if (device == Device::meta) return {};
   Experiment small = without_policy(experiment);
-  constexpr std::int64_t samples = 4;
-  small.train.batch_size = std::min(samples, experiment.train.batch_size / experiment.train.accumulate);
+  small.train.batch_size = std::min(sensitivity_samples, experiment.train.batch_size / experiment.train.accumulate);
   small.train.accumulate = 1;
   small.train.ema_decay = 0;
   small.ranks = {};
@@ -249,8 +258,19 @@ class BudgetPlanner {
         .costs = costs_,
         .usual_sensitivity = error * error / code_variance(4),
         .noise_price = options_.noise_price};
-    if (measures) options.sensitivities = [&] { return measure_sensitivities(experiment_, measure); };
+    if (measures && sensitivities_are_worth_it())
+      options.sensitivities = [&] { return measure_sensitivities(experiment_, measure); };
     return lacuna::plan_memory(options);
+  }
+
+  /// A step of some samples takes less than about half a minute, and so no more memory than there is.
+  bool sensitivities_are_worth_it() {
+    constexpr double most = 2e12;  // multiply-adds
+    MacCount macs;
+    const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
+    model_.step(*exact, &macs);
+    const auto batch = static_cast<double>(experiment_.train.batch_size);
+    return static_cast<double>(macs.all) * std::min<double>(1, sensitivity_samples / batch) < most;
   }
 
   std::int64_t counted(const StepBytes& bytes) const {

@@ -59,9 +59,12 @@ def compare_step(a, case):
 def lacuna_generate(a, folder):
     """Tokens a second without the start and the prompt, and the ids."""
     def seconds(tokens):
-        begin = time.perf_counter()
-        made = common.json_of(a.lacuna, "generate", folder, "1" * 64, "--greedy", "--max-new-tokens", tokens)
-        return time.perf_counter() - begin, made[0]["ids"]
+        shortest = float("inf")
+        for _ in range(2):
+            begin = time.perf_counter()
+            made = common.json_of(a.lacuna, "generate", folder, "1" * 64, "--greedy", "--max-new-tokens", tokens)
+            shortest = min(shortest, time.perf_counter() - begin)
+        return shortest, made[0]["ids"]
 
     first, _ = seconds(1)
     all_of_them, ids = seconds(1 + a.tokens)

@@ -15,6 +15,7 @@ LanguageSplit open_preference(const DatasetOptions& options) {
   const auto own = read_options<PreferenceOptions>("data set preference", options.settings);
   LanguageSplit out = open_language(own, {.preference = true}, options);
   out.info.fields.push_back(sequence_lengths_field());
+  out.info.fields.back().shape = {2};
   out.info.size = samples_to_use(options, std::ssize(out.rows));
   return out;
 }

@@ -32,6 +32,15 @@ class CausalLm final : public Task {
     soft_cap_ = language_model->soft_cap();
   }
 
+  void see(const DatasetInfo& data) override {
+    if (has_pairs(data))
+      reject(
+          "task causal_lm: expected texts, and {} gives pairs of a chosen and a rejected one: task.name=preference "
+          "learns from them",
+          data.name);
+    Task::see(data);
+  }
+
   SampleFields targets() const override { return {token_labels(tokens_)}; }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {

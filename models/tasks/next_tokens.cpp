@@ -1,5 +1,7 @@
 #include "models/tasks/next_tokens.h"
 
+#include <algorithm>
+
 namespace lacuna {
 
 SampleField token_labels(const SampleField& tokens) {
@@ -8,6 +10,11 @@ SampleField token_labels(const SampleField& tokens) {
   labels.kind = FieldKind::label;
   labels.padding = static_cast<double>(no_label);
   return labels;
+}
+
+bool has_pairs(const DatasetInfo& data) {
+  const auto found = std::ranges::find(data.fields, "sequence_lengths", &SampleField::name);
+  return found != data.fields.end() && found->shape == Shape{2};
 }
 
 LabelledTokens next_labels(const Sequences& sequences, const Tensor& labels, Device device,

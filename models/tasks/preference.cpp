@@ -44,6 +44,14 @@ class Preference final : public Task {
     loss_.soft_cap = language_model->soft_cap();
   }
 
+  void see(const DatasetInfo& data) override {
+    if (data.vocabulary.size > 0 && !has_pairs(data))
+      reject(
+          "task preference: expected pairs of a chosen and a rejected text, as data.name=preference gives them, got {}",
+          data.name);
+    Task::see(data);
+  }
+
   SampleFields targets() const override { return {token_labels(tokens_)}; }
 
   void prepare(const Model& model) const override {
@@ -55,9 +63,7 @@ class Preference final : public Task {
     prepare(model);
     if (model.context().device == Device::meta && !batch.contains("sequence_lengths")) double_sequences(batch);
     const SequencesPtr sequences = sequences_of(batch);
-    if (sequences->count() % 2 != 0)
-      reject("task preference: expected pairs of sequences, got {}: data.name=preference gives them",
-             sequences->count());
+    if (sequences->count() % 2 != 0) reject("task preference: expected pairs of sequences, got {}", sequences->count());
     const Tensor labels = batch.take("labels").tensor();
     const Inputs copy = batch;
     std::vector<Variable> reference;

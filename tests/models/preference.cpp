@@ -115,6 +115,20 @@ TEST_CASE("preference: loss and metrics follow from log-probabilities with and w
   CHECK(gradient == doctest::Approx(slope).epsilon(2e-2));
 }
 
+TEST_CASE("preference: texts and pairs each have their task") {
+  const std::unique_ptr<Model> model = adapted_decoder();
+  SampleField lengths{.name = "sequence_lengths", .shape = {2}};
+  const auto with = [&](const SampleField& field) {
+    return DatasetInfo{.name = "rows", .fields = {field}, .vocabulary = {.size = 23}};
+  };
+  const auto task = [&](const char* name) { return make_task(name, {}, *model); };
+  task("preference")->see(with(lengths));
+  CHECK_THROWS_AS(task("causal_lm")->see(with(lengths)), Error);
+  lengths.shape = {1};  // packed
+  task("causal_lm")->see(with(lengths));
+  CHECK_THROWS_AS(task("preference")->see(with(lengths)), Error);
+}
+
 TEST_CASE("preference: a model without adapters, and sequences that are no pairs, are refused") {
   const std::unique_ptr<Model> plain = build_model("decoder", sizes, {});
   CHECK_THROWS_WITH_AS(make_task("preference", {}, *plain)->run(*plain, batch(), TaskMode::train),

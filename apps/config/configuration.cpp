@@ -384,6 +384,9 @@ std::string no_model_in(const std::string& from) {
   std::error_code ignored;
   if (std::filesystem::exists(std::filesystem::path(from) / "config.yaml", ignored))
     return fmt::format("model.from: {0} is a run; its weights are those of {0}/best or {0}/last", from);
+  if (from.ends_with(".gguf"))
+    return fmt::format("model.from: {} is of llama.cpp: expected the folder of transformers that it was made from",
+                       from);
   if (std::filesystem::exists(from, ignored))
     return fmt::format("model.from: {} has no config.json, so expected model.name", from);
   return fmt::format("model.from: {}", missing_text(from));

@@ -45,7 +45,7 @@ class Preference final : public Task {
   }
 
   void see(const DatasetInfo& data) override {
-    if (data.vocabulary.size > 0 && !has_pairs(data))
+    if (dataset_kinds().get(data.name).reads_files && !has_pairs(data))
       reject(
           "task preference: expected pairs of a chosen and a rejected text, as data.name=preference gives them, got {}",
           data.name);

@@ -118,9 +118,7 @@ TEST_CASE("preference: loss and metrics follow from log-probabilities with and w
 TEST_CASE("preference: texts and pairs each have their task") {
   const std::unique_ptr<Model> model = adapted_decoder();
   SampleField lengths{.name = "sequence_lengths", .shape = {2}};
-  const auto with = [&](const SampleField& field) {
-    return DatasetInfo{.name = "rows", .fields = {field}, .vocabulary = {.size = 23}};
-  };
+  const auto with = [&](const SampleField& field) { return DatasetInfo{.name = "language", .fields = {field}}; };
   const auto task = [&](const char* name) { return make_task(name, {}, *model); };
   task("preference")->see(with(lengths));
   CHECK_THROWS_AS(task("causal_lm")->see(with(lengths)), Error);

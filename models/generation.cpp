@@ -117,10 +117,9 @@ Generated generate(LanguageModel& model, std::span<const std::int64_t> prompt, c
   const std::int64_t most = std::min(options.most, room);
   KeyValueCache cache(model.layers(), std::ssize(prompt) + most);
   std::vector<std::int64_t> all(prompt.begin(), prompt.end());
-  std::vector<std::int64_t> next = all;
   Generated result;
   while (std::ssize(result.tokens) < most) {
-    std::vector<double> logits = model.read(next, cache).to_vector();
+    std::vector<double> logits = model.read_rest(all, cache).to_vector();
     const std::int64_t token =
         next_token(options.sampling, all, logits, static_cast<std::uint32_t>(result.tokens.size()));
     if (std::ranges::find(options.stops, token) != options.stops.end()) {
@@ -129,7 +128,6 @@ Generated generate(LanguageModel& model, std::span<const std::int64_t> prompt, c
     }
     result.tokens.push_back(token);
     all.push_back(token);
-    next = {token};
     if (made && !made(token)) break;
   }
   return result;

@@ -17,6 +17,11 @@ void KeyValueCache::append(std::size_t layer, Tensor& k, Tensor& v) {
   put(values_[layer], v);
 }
 
+Tensor LanguageModel::read_rest(std::span<const std::int64_t> all, KeyValueCache& cache) {
+  if (outdates(cache, std::ssize(all))) cache.clear();
+  return read(all.subspan(static_cast<std::size_t>(cache.length())), cache);
+}
+
 Variable logits_of(const Outputs& outputs, double soft_cap) {
   const Variable &hidden = outputs.at("hidden"), &weight = outputs.at("decoder_weight");
   const Variable bias = outputs.contains("decoder_bias") ? outputs.at("decoder_bias") : Variable();

@@ -22,6 +22,7 @@ class KeyValueCache {
   /// width], of which the first length() + n are tokens. `advance` follows after the last layer.
   void append(std::size_t layer, Tensor& k, Tensor& v);
   void advance(std::int64_t tokens) { length_ += tokens; }
+  void clear() { length_ = 0; }
 
  private:
   std::vector<Tensor> keys_, values_;  // each [1, capacity, width]
@@ -47,6 +48,18 @@ class LanguageModel : public Model {
   /// Reads `tokens` behind those in `cache`; returns the logits [V] for the token after the last one. Refuses more
   /// tokens than the cache or the model has room for.
   virtual Tensor read(std::span<const std::int64_t> tokens, KeyValueCache& cache) = 0;
+  /// Longest sequence whose positions are encoded another way than those of longer ones (LongRoPE); 0: there is none.
+  /// `read` refuses to go beyond it with a cache of fewer tokens.
+  virtual std::int64_t short_length() const { return 0; }
+  /// Reads the tokens of `all` that `cache`, which holds those before, does not have; all of them where `all` is the
+  /// first beyond `short_length`, as transformers' Phi-3 does. Returns what `read` does.
+  Tensor read_rest(std::span<const std::int64_t> all, KeyValueCache& cache);
+
+ protected:
+  /// Whether a sequence of `length` tokens is beyond `short_length`, and the cache, if it has tokens, is not.
+  bool outdates(const KeyValueCache& cache, std::int64_t length) const {
+    return cache.length() > 0 && cache.length() <= short_length() && length > short_length();
+  }
 };
 
 /// The logits [M, V] of a model's outputs.

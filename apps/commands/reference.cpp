@@ -363,13 +363,12 @@ Tensor greedy_continuation(const SafetensorsFile& file, LanguageModel& model) {
   const std::vector<double> prompt = file.load("generate/prompt").to_vector();
   const auto wanted = file.find("generate/ids")->shape.count();
   KeyValueCache cache(model.layers(), std::ssize(prompt) + wanted);
-  std::vector<std::int64_t> next(prompt.begin(), prompt.end()), made;
-  while (std::ssize(made) < wanted) {
-    const std::vector<double> logits = model.read(next, cache).to_vector();
-    next = {std::ranges::max_element(logits) - logits.begin()};
-    made.push_back(next.front());
+  std::vector<std::int64_t> all(prompt.begin(), prompt.end());
+  while (std::ssize(all) < cache.capacity()) {
+    const std::vector<double> logits = model.read_rest(all, cache).to_vector();
+    all.push_back(std::ranges::max_element(logits) - logits.begin());
   }
-  return Tensor::from(std::span<const std::int64_t>(made), {wanted});
+  return Tensor::from(std::span<const std::int64_t>(all).subspan(prompt.size()), {wanted});
 }
 
 /// The task that the file names; else the usual one of the model's head.

@@ -363,6 +363,9 @@ Tensor Decoder::read(std::span<const std::int64_t> tokens, KeyValueCache& cache)
   const auto count = std::ssize(tokens);
   if (cache.length() + count > cache.capacity())
     reject("{} tokens behind {}: the cache has room for {}", count, cache.length(), cache.capacity());
+  if (outdates(cache, cache.length() + count))
+    reject("{} tokens behind {}: beyond {} tokens other angles hold for all of them; read them with an empty cache",
+           count, cache.length(), short_length());
   const Layout layout = layout_of(Sequences::packed(std::vector<std::int64_t>{0, count}), &cache);
   Variable x = encode(Variable(Tensor::from(tokens, {count}, context().device)), layout);
   cache.advance(count);

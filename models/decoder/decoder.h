@@ -31,13 +31,16 @@ class Decoder final : public LanguageModel {
     return options_.tied ? TiedHead{"lm_head.weight", "model.embed_tokens.weight"} : TiedHead{};
   }
   Tensor read(std::span<const std::int64_t> tokens, KeyValueCache& cache) override;
+  std::int64_t short_length() const override {
+    return options_.scaling.kind == RotaryScaling::Kind::longrope ? options_.scaling.original_positions : 0;
+  }
 
  private:
   class Layer;
   class Norm;
   struct Layout;
 
-  /// The layout of sequences whose rows follow `past` rows of each in `cache`; null: there is none.
+  /// The layout of sequences; of one whose rows follow those in `cache`, unless that is null.
   Layout layout_of(const SequencesPtr& sequences, KeyValueCache* cache);
   /// tokens of T elements to [1, T, C], before the last norm.
   Variable encode(Variable tokens, const Layout& layout) const;

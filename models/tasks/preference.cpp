@@ -1,5 +1,6 @@
 // Preferences: a chosen answer becomes likelier than a rejected one (Rafailov et al. 2023, "Direct preference
 // optimization").
+#include "models/adapters.h"
 #include "models/language_model.h"
 #include "models/sequences.h"
 #include "models/task.h"
@@ -10,6 +11,8 @@
 #include "nn/functional.h"
 #include "nn/linear_cross_entropy.h"
 #include "ops/losses/binary_cross_entropy.h"
+
+#include <set>
 
 namespace lacuna {
 namespace {
@@ -59,8 +62,9 @@ class Preference final : public Task {
       reject("task preference: expected adapters (adapter.name=lora): the model without them is the reference");
   }
 
-  TaskResult run(Model& model, Inputs batch, TaskMode) const override {
+  TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     prepare(model);
+    if (mode == TaskMode::train && model.adaptation()) refuse_trained_base(model);
     if (model.context().device == Device::meta && !batch.contains("sequence_lengths")) double_sequences(batch);
     const SequencesPtr sequences = sequences_of(batch);
     if (sequences->count() % 2 != 0) reject("task preference: expected pairs of sequences, got {}", sequences->count());
@@ -95,6 +99,18 @@ class Preference final : public Task {
   }
 
  private:
+  /// Refuses trained parameters that are not the adapters': the reference would move with them.
+  static void refuse_trained_base(const Model& model) {
+    std::set<const Parameter*> own;
+    for (const nn::Adaptable* const layer : adapted_layers(model))
+      for (const Parameter* const parameter : layer->adapter()->parameters()) own.insert(parameter);
+    for (const Parameter* const parameter : model.parameters())
+      if (parameter->trainable() && !own.contains(parameter))
+        reject("task preference: `{}` is trained, and the reference reads it too: freeze.train may name nothing beside "
+               "the adapters",
+               parameter->path());
+  }
+
   /// Makes two sequences of each one of a batch that stands for samples of pairs, where memory is planned.
   static void double_sequences(Inputs& batch) {
     const SequencesPtr samples = sequences_of(batch);

@@ -23,8 +23,8 @@ std::vector<std::int64_t> kept(const Sampling& sampling, std::vector<double> log
   return numbers;
 }
 
-std::unique_ptr<Model> tiny_decoder() {
-  const std::vector<HyperParameter> sizes{{"vocab_size", std::int64_t{23}},
+std::unique_ptr<Model> tiny_decoder(const std::vector<HyperParameter>& more = {}) {
+  std::vector<HyperParameter> sizes{{"vocab_size", std::int64_t{23}},
                                           {"hidden_size", std::int64_t{16}},
                                           {"intermediate_size", std::int64_t{24}},
                                           {"num_hidden_layers", std::int64_t{2}},
@@ -32,6 +32,7 @@ std::unique_ptr<Model> tiny_decoder() {
                                           {"num_key_value_heads", std::int64_t{2}},
                                           {"max_position_embeddings", std::int64_t{32}},
                                           {"initializer_range", 0.5}};
+  sizes.insert(sizes.end(), more.begin(), more.end());
   return build_model("decoder", sizes, {.training = false});
 }
 
@@ -103,6 +104,30 @@ TEST_CASE("generation: a cache changes nothing, whatever is read at a time") {
   const std::vector<double> one_by_one = decoder.read(std::span(tokens).last(1), parts).to_vector();
   for (std::size_t i = 0; i < at_once.size(); ++i) CHECK(one_by_one[i] == doctest::Approx(at_once[i]).epsilon(1e-4));
   CHECK_THROWS_AS(decoder.read(tokens, parts), Error);  // no room
+}
+
+TEST_CASE("generation: beyond the first positions of LongRoPE a text goes on as without a cache") {
+  const auto list = [](double a, double b) { return Tree(std::vector<Tree>{Tree(a), Tree(b)}); };
+  const std::unique_ptr<Model> model = tiny_decoder({{"rope_scaling", std::string("longrope")},
+                                                     {"rope_original_positions", std::int64_t{8}},
+                                                     {"rope_short_factor", list(1, 1.5)},
+                                                     {"rope_long_factor", list(4, 9)}});
+  auto& decoder = dynamic_cast<LanguageModel&>(*model);
+  std::vector<std::int64_t> all{3, 1, 4, 1, 5};
+  KeyValueCache kept(decoder.layers(), 12);
+  while (all.size() < 12) {
+    KeyValueCache none(decoder.layers(), 12);
+    const std::vector<double> expected = decoder.read(all, none).to_vector();
+    const std::vector<double> logits = decoder.read_rest(all, kept).to_vector();
+    CAPTURE(all.size());
+    for (std::size_t i = 0; i < logits.size(); ++i) CHECK(logits[i] == doctest::Approx(expected[i]).epsilon(1e-4));
+    all.push_back(std::ranges::max_element(expected) - expected.begin());
+  }
+  const auto begin = std::span(all).first(5);
+  CHECK(generate(decoder, begin, {.most = 7}).tokens == std::vector(all.begin() + 5, all.end()));
+  KeyValueCache short_one(decoder.layers(), 12);
+  decoder.read(begin, short_one);
+  CHECK_THROWS_AS(decoder.read(std::span(all).last(7), short_one), Error);
 }
 
 TEST_CASE("generation: a text ends at a stop, at a number of tokens, and where positions do") {

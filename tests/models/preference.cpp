@@ -127,6 +127,15 @@ TEST_CASE("preference: texts and pairs each have their task") {
   CHECK_THROWS_AS(task("preference")->see(with(lengths)), Error);
 }
 
+TEST_CASE("preference: a trained parameter of the base is refused by its name, in training alone") {
+  const std::unique_ptr<Model> model = adapted_decoder();
+  freeze_below_adapters(*model, {.train = {"model.norm*"}, .freeze = {}});
+  const std::unique_ptr<Task> task = make_task("preference", {}, *model);
+  CHECK_THROWS_WITH_AS(task->run(*model, batch(), TaskMode::train), doctest::Contains("model.norm.weight"), Error);
+  const NoGrad no_grad;
+  CHECK(task->run(*model, batch(), TaskMode::evaluate).loss.defined());
+}
+
 TEST_CASE("preference: a model without adapters, and sequences that are no pairs, are refused") {
   const std::unique_ptr<Model> plain = build_model("decoder", sizes, {});
   CHECK_THROWS_WITH_AS(make_task("preference", {}, *plain)->run(*plain, batch(), TaskMode::train),

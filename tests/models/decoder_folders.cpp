@@ -114,6 +114,47 @@ TEST_CASE("decoder folders: a second copy of a tied table is left out, another h
   test::check_says(test::refusal_of([&] { load_decoder(folder / "missing"); }), "lm_head.weight");
 }
 
+TEST_CASE("decoder folders: what a config.json leaves out, or says of no use, means what transformers takes it for") {
+  const test::TemporaryFolder folder;
+  const auto model = [](const char* name) {
+    return DecoderFolder(SafetensorsFile(references / fmt::format("decoder-{}.safetensors", name)));
+  };
+  const auto value = [&](const DecoderFolder& stored, std::string_view key) {
+    stored.write(folder.path());
+    const std::optional<ModelFolder> read = read_model_folder(folder.path());
+    REQUIRE(read.has_value());
+    const auto all = describe_model(read->model, read->hyper_parameters).hyper_parameters;
+    const Tree* const found = find_value(all, key);
+    REQUIRE(found != nullptr);
+    return found->text;
+  };
+  DecoderFolder olmo = model("olmo2"), gemma = model("gemma"), gemma2 = model("gemma2"), gpt2 = model("gpt2");
+  olmo.config.erase("pad_token_id");
+  CHECK(value(olmo, "pad_token_id") == "1");
+  olmo.config["pad_token_id"] = nullptr;
+  CHECK(value(olmo, "pad_token_id") == "-1");
+  gemma2.config["hidden_activation"] = "gelu";
+  CHECK(value(gemma2, "activation") == "gelu");
+  gemma.config["hidden_act"] = "gelu";
+  CHECK(value(gemma, "activation") == "gelu_tanh");
+  gpt2.config["n_positions"] = 64;
+  gpt2.config["n_ctx"] = 32;
+  CHECK(value(gpt2, "max_position_embeddings") == "64");
+
+  const auto refused = [&](const char* name, const char* key, const ordered_json& wrong) {
+    DecoderFolder stored = model(name);
+    stored.config[key] = wrong;
+    stored.write(folder.path());
+    test::check_says(test::refusal_of([&] { read_model_folder(folder.path()); }), key);
+  };
+  refused("smollm3", "no_rope_layer_interval", 0);
+  refused("gemma3", "_sliding_window_pattern", 0);
+  for (const char* const name : {"llama", "smollm3", "mistral-window"})
+    refused(name, "num_hidden_layers", 100'000'000'000);
+  refused("llama", "rope_scaling", "linear");
+  refused("llama", "rope_scaling", {{"factor", 8.0}});
+}
+
 TEST_CASE("decoder folders: an adapter with a tied table holds it under both names, as PEFT has two") {
   const test::TemporaryFolder folder;
   DecoderFolder((SafetensorsFile(references / "decoder-llama-rope.safetensors"))).write(folder / "base");

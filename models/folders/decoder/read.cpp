@@ -20,6 +20,13 @@ const char* said(const Config& c, std::initializer_list<const char*> keys) {
   return *(keys.end() - 1);
 }
 
+/// A number of things, from 1 on.
+std::int64_t count_in(const Config& c, const char* key, std::int64_t otherwise, std::int64_t most = 0x7fffffff) {
+  const std::int64_t count = c.integer(key, otherwise);
+  if (count < 1 || count > most) c.refuse(key, fmt::format("a whole number from 1 to {}", most));
+  return count;
+}
+
 void refuse_others(const Config& c) {
   for (const char* const key : {"num_experts", "num_local_experts", "n_routed_experts"})
     if (c.says(key)) c.refuse(key, "absent: mixtures of experts are not there");
@@ -37,9 +44,14 @@ DecoderOptions::Activation activation_in(const Config& c, const char* key, const
   c.refuse(key, "silu, gelu, gelu_new or gelu_pytorch_tanh");
 }
 
-/// rope_scaling of version 4, or a part of rope_parameters of version 5.
-RotaryScaling scaling_in(const Json& json, const Config& c) {
+/// rope_scaling of version 4, or a part of rope_parameters of version 5: the value of `key`, or in it.
+RotaryScaling scaling_in(const Json& json, const Config& c, const char* key) {
+  if (!json.is_object()) c.refuse(key, "an object");
   const Config s(json, c.file());
+  if (!s.says("rope_type") && !s.says("type"))
+    for (const auto& [own, value] : json.items())
+      if (own != "rope_theta" && own != "partial_rotary_factor")
+        c.refuse(key, fmt::format("an object with a `rope_type` beside `{}`", own));
   RotaryScaling scaling;
   const std::string kind = s.text(said(s, {"rope_type", "type"}), "default");
   using enum RotaryScaling::Kind;
@@ -74,21 +86,21 @@ RotaryScaling scaling_in(const Json& json, const Config& c) {
 void read_rotary(const Config& c, DecoderOptions& o, double theta, double share = 1) {
   o.rope_theta = c.real(said(c, {"rope_theta", "rotary_emb_base"}), theta);
   o.rotary_share = c.real(said(c, {"partial_rotary_factor", "rotary_pct"}), share);
-  if (c.says("rope_scaling")) o.scaling = scaling_in(c.json().at("rope_scaling"), c);
+  if (c.says("rope_scaling")) o.scaling = scaling_in(c.json().at("rope_scaling"), c, "rope_scaling");
   if (!c.says("rope_parameters")) return;
   const Json& given = c.json().at("rope_parameters");
   if (!given.is_object()) c.refuse("rope_parameters", "an object");
   const auto take = [&](const Json& json) {
     const Config p(json, c.file());
+    o.scaling = scaling_in(json, c, "rope_parameters");
     o.rope_theta = p.real("rope_theta", o.rope_theta);
     o.rotary_share = p.real("partial_rotary_factor", o.rotary_share);
-    o.scaling = scaling_in(json, c);
   };
   if (!given.contains("full_attention")) return take(given);
   take(given.at("full_attention"));
   if (given.contains("sliding_attention")) {
     const Config local(given.at("sliding_attention"), c.file());
-    if (local.text("rope_type", "default") != "default") local.refuse("rope_type", "default for windows");
+    if (scaling_in(local.json(), c, "rope_parameters").kind != RotaryScaling::Kind::none) local.refuse("rope_type", "default for windows");
     o.rope_local_theta = local.real("rope_theta", 0);
   }
 }
@@ -122,8 +134,8 @@ DecoderOptions sizes_in(const Config& c, std::string type, std::int64_t padding_
   DecoderOptions o;
   o.type = std::move(type);
   o.vocab_size = c.integer("vocab_size", 32000);
-  o.hidden_size = c.integer(said(c, {"n_embed", "n_embd", "hidden_size"}), 4096);
-  o.layers = c.integer(said(c, {"n_layer", "num_layers", "num_hidden_layers"}), 32);
+  o.hidden_size = count_in(c, said(c, {"n_embed", "n_embd", "hidden_size"}), 4096);
+  o.layers = count_in(c, said(c, {"n_layer", "num_layers", "num_hidden_layers"}), 32, 4096);
   o.heads = c.integer(said(c, {"n_head", "num_attention_heads"}), 32);
   o.intermediate_size = c.integer("intermediate_size", 4 * o.hidden_size);
   o.positions_count = c.integer(said(c, {"n_positions", "max_position_embeddings"}), 2048);
@@ -133,7 +145,7 @@ DecoderOptions sizes_in(const Config& c, std::string type, std::int64_t padding_
   o.attention_dropout = c.real(said(c, {"attn_pdrop", "attention_dropout"}), 0);
   o.residual_dropout = c.real(said(c, {"resid_pdrop", "hidden_dropout"}), 0);
   o.embedding_dropout = c.real("embd_pdrop", 0);
-  o.padding = c.says("pad_token_id") ? c.integer("pad_token_id", -1) : padding_otherwise;
+  o.padding = c.json().contains("pad_token_id") ? c.integer("pad_token_id", -1) : padding_otherwise;
   if (o.padding >= o.vocab_size) o.padding = -1;  // a default of its class
   return o;
 }
@@ -164,18 +176,15 @@ void read_qwen_windows(const Config& c, DecoderOptions& o) {
     read_windows(c, o, window_in(c, 4096), [&](std::int64_t layer) { return layer >= first; });
 }
 
-DecoderOptions like_gemma(const Config& c, std::string type, std::int64_t kv_heads) {
+DecoderOptions like_gemma(const Config& c, std::string type, std::int64_t kv_heads,
+                          const char* activation = "hidden_activation") {
   DecoderOptions o = like_llama(c, std::move(type), 1e-6, 1e4, 0);
   usual_kv_heads(c, o, kv_heads);
   o.norm = DecoderOptions::Norm::rms_plus_one;
   o.head_dim = c.integer("head_dim", 256);
   o.tied = c.flag("tie_word_embeddings", true);
   o.scales_embedding = true;
-  // `gelu` of the first Gemma's files means the approximation by tanh.
-  if (activation_in(c, said(c, {"hidden_activation", "hidden_act"}), "gelu_pytorch_tanh") ==
-      DecoderOptions::Activation::silu)
-    c.refuse(said(c, {"hidden_activation", "hidden_act"}), "gelu_pytorch_tanh");
-  o.activation = DecoderOptions::Activation::gelu_tanh;
+  o.activation = activation_in(c, activation, "gelu_pytorch_tanh");
   return o;
 }
 
@@ -209,7 +218,12 @@ DecoderOptions read_qwen3(const Config& c) {
   return o;
 }
 
-DecoderOptions read_gemma(const Config& c) { return like_gemma(c, "gemma", 16); }
+DecoderOptions read_gemma(const Config& c) {
+  DecoderOptions o = like_gemma(c, "gemma", 16, "hidden_act");
+  using enum DecoderOptions::Activation;
+  if (o.activation == gelu) o.activation = gelu_tanh;  // which the first files mean
+  return o;
+}
 
 DecoderOptions read_gemma2(const Config& c) {
   DecoderOptions o = like_gemma(c, "gemma2", 4);
@@ -229,7 +243,7 @@ DecoderOptions read_gemma3(const Config& c) {
   o.soft_cap = c.real("final_logit_softcapping", 0);
   o.rope_local_theta = c.real("rope_local_base_freq", 1e4);
   read_rotary(c, o, 1e6);
-  const std::int64_t pattern = c.integer(said(c, {"_sliding_window_pattern", "sliding_window_pattern"}), 6);
+  const std::int64_t pattern = count_in(c, said(c, {"_sliding_window_pattern", "sliding_window_pattern"}), 6);
   read_windows(c, o, window_in(c, 4096), [&](std::int64_t layer) { return (layer + 1) % pattern != 0; });
   return o;
 }
@@ -260,16 +274,15 @@ DecoderOptions read_phi3(const Config& c) {
 }
 
 DecoderOptions read_gpt2(const Config& c) {
-  for (const char* const key : {"scale_attn_by_inverse_layer_idx"})
-    if (c.flag(key, false)) c.refuse(key, "false");
+  if (c.flag("scale_attn_by_inverse_layer_idx", false)) c.refuse("scale_attn_by_inverse_layer_idx", "false");
   if (!c.flag("scale_attn_weights", true)) c.refuse("scale_attn_weights", "true");
   DecoderOptions o = sizes_in(c, "gpt2");
   o.vocab_size = c.integer("vocab_size", 50257);
-  o.hidden_size = c.integer("n_embd", 768);
-  o.layers = c.integer("n_layer", 12);
+  o.hidden_size = count_in(c, "n_embd", 768);
+  o.layers = count_in(c, "n_layer", 12, 4096);
   o.heads = c.integer("n_head", 12);
   o.intermediate_size = c.integer("n_inner", 4 * o.hidden_size);
-  o.positions_count = c.integer(said(c, {"n_ctx", "n_positions"}), 1024);
+  o.positions_count = c.integer("n_positions", 1024);
   o.norm = DecoderOptions::Norm::layer;
   o.norm_eps = c.real("layer_norm_epsilon", 1e-5);
   o.positions = DecoderOptions::Positions::learned;
@@ -353,7 +366,7 @@ DecoderOptions read_smollm3(const Config& c) {
   DecoderOptions o = like_llama(c, "smollm3", 1e-6, 2e6, 128004);
   usual_kv_heads(c, o, 4);
   o.tied = c.flag("tie_word_embeddings", true);
-  const std::int64_t interval = c.integer("no_rope_layer_interval", 4);
+  const std::int64_t interval = count_in(c, "no_rope_layer_interval", 4);
   std::vector<std::int64_t> usual;
   for (std::int64_t i = 0; i < o.layers; ++i) usual.push_back((i + 1) % interval != 0 ? 1 : 0);
   const std::vector<std::int64_t> rotates = c.integers("no_rope_layers", usual);  // 1 where it rotates
@@ -366,7 +379,7 @@ DecoderOptions read_smollm3(const Config& c) {
 }
 
 DecoderOptions read_olmo2(const Config& c) {
-  DecoderOptions o = like_llama(c, "olmo2", 1e-5);
+  DecoderOptions o = like_llama(c, "olmo2", 1e-5, 1e4, 1);
   o.block = DecoderOptions::Block::post;
   o.qk_norm = DecoderOptions::QkNorm::full;
   o.mlp_bias = false;

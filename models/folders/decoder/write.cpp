@@ -102,8 +102,7 @@ Json written_qwen(const DecoderOptions& o) {
 
 Json written_gemma(const DecoderOptions& o) {
   Json json = written_like_llama(o);
-  json.erase("hidden_act");
-  json["hidden_act"] = json["hidden_activation"] = "gelu_pytorch_tanh";
+  json["hidden_activation"] = json["hidden_act"];
   if (o.type == "gemma") return json;
   json["query_pre_attn_scalar"] = std::llround(1 / (o.attention_scale * o.attention_scale));
   json["sliding_window"] = o.window;
@@ -150,7 +149,6 @@ Json written_gpt2(const DecoderOptions& o) {
           {"n_head", o.heads},
           {"n_inner", o.intermediate_size},
           {"n_positions", o.positions_count},
-          {"n_ctx", o.positions_count},
           {"activation_function", name_of_activation(o.activation, "gelu_new")},
           {"layer_norm_epsilon", o.norm_eps},
           {"initializer_range", o.initializer_range},

@@ -58,8 +58,6 @@ RotaryFrequencies rotary_frequencies(std::int64_t dimensions, double theta, std:
     reject("rope_scaling: expected a factor above 0, got {}", s.factor);
   const auto d = static_cast<double>(dimensions), most = static_cast<double>(max_positions);
   const double original = s.original_positions != 0 ? static_cast<double>(s.original_positions) : most;
-  if (s.kind == Kind::dynamic && longest > max_positions)
-    theta *= std::pow(s.factor * static_cast<double>(longest) / most - (s.factor - 1), d / (d - 2));
   RotaryFrequencies found;
   for (std::int64_t i = 0; 2 * i < dimensions; ++i)
     found.inverse.push_back(std::pow(theta, -2 * static_cast<double>(i) / d));

@@ -9,7 +9,8 @@
 
 namespace lacuna {
 
-/// The content of `rope_scaling`; `kind` is its `rope_type`. Members that a kind does not name are not read.
+/// The content of `rope_scaling`; `kind` is its `rope_type`. Members that a kind does not name are not read. `dynamic`
+/// scales nothing: it is for sequences of more than max_positions, which are refused.
 struct RotaryScaling {
   enum class Kind : std::uint8_t { none, linear, llama3, yarn, dynamic, longrope } kind = Kind::none;
   double factor = 0;  // 0: not given, which longrope alone allows: max_positions / original_positions
@@ -30,7 +31,7 @@ struct RotaryFrequencies {
 
 /// The frequencies theta^(-2 i / dimensions), i < ceil(dimensions / 2), scaled as transformers does it. dimensions: of
 /// a head that are rotated. max_positions: max_position_embeddings. longest: rows of the longest sequence that the
-/// table is for; `dynamic` and `longrope` depend on it. Rejects a scaling whose numbers make no sense.
+/// table is for; `longrope` depends on it. Rejects a scaling whose numbers make no sense.
 RotaryFrequencies rotary_frequencies(std::int64_t dimensions, double theta, std::int64_t max_positions,
                                      std::int64_t longest, const RotaryScaling& scaling = {});
 

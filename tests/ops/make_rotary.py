@@ -12,7 +12,6 @@ CASES = [  # name, theta, max_position_embeddings, longest, rope_scaling, Rotary
     ("default", 1e4, 64, 64, None, "{}"),
     ("linear", 1e4, 64, 64, dict(rope_type="linear", factor=4.0), "{.kind = Kind::linear, .factor = 4}"),
     ("dynamic within", 1e4, 64, 64, dict(rope_type="dynamic", factor=2.0), "{.kind = Kind::dynamic, .factor = 2}"),
-    ("dynamic beyond", 1e4, 64, 200, dict(rope_type="dynamic", factor=2.0), "{.kind = Kind::dynamic, .factor = 2}"),
     ("llama3", 1e4, 512, 512, dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                    original_max_position_embeddings=256),
      "{.kind = Kind::llama3, .factor = 8, .original_positions = 256}"),

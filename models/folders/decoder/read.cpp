@@ -150,15 +150,20 @@ DecoderOptions sizes_in(const Config& c, std::string type, std::int64_t padding_
   return o;
 }
 
-DecoderOptions like_llama(const Config& c, std::string type, double eps = 1e-6, double theta = 1e4,
-                          std::int64_t padding = -1) {
-  DecoderOptions o = sizes_in(c, std::move(type), padding);
-  o.norm_eps = c.real("rms_norm_eps", eps);
+/// Defaults of a class of Llama's kind.
+struct Usual {
+  double eps = 1e-6, theta = 1e4;
+  std::int64_t padding = -1;
+};
+
+DecoderOptions like_llama(const Config& c, std::string type, const Usual& usual = {}) {
+  DecoderOptions o = sizes_in(c, std::move(type), usual.padding);
+  o.norm_eps = c.real("rms_norm_eps", usual.eps);
   o.activation = activation_in(c, "hidden_act", "silu");
   o.qkv_bias = o.output_bias = c.flag("attention_bias", false);
   o.mlp_bias = c.flag("mlp_bias", false);
   o.tied = c.flag("tie_word_embeddings", false);
-  read_rotary(c, o, theta);
+  read_rotary(c, o, usual.theta);
   if (o.rotary_share != 1 && o.type != "phi3")  // transformers' classes rotate whole heads whatever the file says
     c.refuse(c.says("rope_parameters") ? "rope_parameters" : "partial_rotary_factor", "absent or 1");
   return o;
@@ -178,7 +183,7 @@ void read_qwen_windows(const Config& c, DecoderOptions& o) {
 
 DecoderOptions like_gemma(const Config& c, std::string type, std::int64_t kv_heads,
                           const char* activation = "hidden_activation") {
-  DecoderOptions o = like_llama(c, std::move(type), 1e-6, 1e4, 0);
+  DecoderOptions o = like_llama(c, std::move(type), {.padding = 0});
   usual_kv_heads(c, o, kv_heads);
   o.norm = DecoderOptions::Norm::rms_plus_one;
   o.head_dim = c.integer("head_dim", 256);
@@ -263,7 +268,7 @@ DecoderOptions read_phi(const Config& c) {
 }
 
 DecoderOptions read_phi3(const Config& c) {
-  DecoderOptions o = like_llama(c, "phi3", 1e-5, 1e4, 32000);
+  DecoderOptions o = like_llama(c, "phi3", {.eps = 1e-5, .padding = 32000});
   o.qkv = DecoderOptions::Qkv::rows;
   o.mlp = DecoderOptions::Mlp::gated_fused;
   o.qkv_bias = o.output_bias = o.mlp_bias = false;
@@ -363,7 +368,7 @@ DecoderOptions read_falcon(const Config& c) {
 }
 
 DecoderOptions read_smollm3(const Config& c) {
-  DecoderOptions o = like_llama(c, "smollm3", 1e-6, 2e6, 128004);
+  DecoderOptions o = like_llama(c, "smollm3", {.theta = 2e6, .padding = 128004});
   usual_kv_heads(c, o, 4);
   o.tied = c.flag("tie_word_embeddings", true);
   const std::int64_t interval = count_in(c, "no_rope_layer_interval", 4);
@@ -379,7 +384,7 @@ DecoderOptions read_smollm3(const Config& c) {
 }
 
 DecoderOptions read_olmo2(const Config& c) {
-  DecoderOptions o = like_llama(c, "olmo2", 1e-5, 1e4, 1);
+  DecoderOptions o = like_llama(c, "olmo2", {.eps = 1e-5, .padding = 1});
   o.block = DecoderOptions::Block::post;
   o.qk_norm = DecoderOptions::QkNorm::full;
   o.mlp_bias = false;

@@ -1,4 +1,4 @@
-// What Python gives a command beside its words: samples, which the data set `python` reads, and a loss, which the task
+// Things Python gives a command beside its words: samples, which the data set `python` reads, and a loss, which the task
 // `python` computes.
 #pragma once
 

@@ -25,7 +25,7 @@ inline constexpr NumberBetween factors{1e-3, 1e3}, shares{0, 1}, counts{0, 1 << 
 /// texts and are not read are named on standard error, as contradictions in the tokenizer's files are.
 GenerationOptions generation_options(const OpenedModel& opened, const Tokenizer& tokenizer);
 
-/// What `tokens` add to the text of the tokens `before` them, without special tokens.
+/// The text that `tokens` add to that of the tokens `before` them, without special tokens.
 std::string text_behind(const Tokenizer& tokenizer, std::span<const std::int32_t> before,
                         std::span<const std::int32_t> tokens);
 

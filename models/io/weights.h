@@ -47,7 +47,7 @@ bool has_same_values(const Tensor& a, const Tensor& b);
 /// Parameters and buffers by name; the tensors are the model's own.
 std::vector<NamedTensor> state_of(const Module& model);
 
-/// Of all values, in order.
+/// A hash of all values, in order.
 std::string hash_of(const std::vector<NamedTensor>& state);
 
 /// The tensor as `type`, decoded where it is in few bits; a counter as it is. Refuses values beyond the range of the

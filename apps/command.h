@@ -44,7 +44,7 @@ struct CommandWords {
 std::vector<CommandWords> command_words();
 
 /// Runs a command, the first of `words`, with its options in the process of `host`. Throws Error where the command line
-/// would say what is wrong and end with its code.
+/// would print a message and exit with an error code.
 ExitCode run_command(std::vector<std::string> words, Host& host);
 
 /// The whole command: returns the exit code, 0 for done, 1 for a failed run, 2 for wrong input.

@@ -13,7 +13,7 @@ namespace lacuna {
 /// `source` names the text in the message.
 void check_json_depth(std::string_view text, std::string_view source);
 
-/// Parses a text. Rejects what is no JSON, and what is nested too deep.
+/// Parses a text. Rejects a text that is no JSON or is nested too deep.
 template <class Json = nlohmann::json>
 Json parse_json(std::string_view text, std::string_view source) {
   check_json_depth(text, source);

@@ -54,7 +54,7 @@ struct AdapterKind {
   std::string_view peft_type;  // as in adapter_config.json
   /// Keys of adapter_config.json that are read, or that change nothing once the tensors are there.
   std::vector<std::string_view> peft_keys;
-  /// Those with values by layer, and the field whose value they replace there.
+  /// Keys with values by layer, each with the field whose value they replace there.
   std::vector<std::pair<std::string_view, std::string_view>> peft_patterns;
   /// Converts options to fields of adapter_config.json.
   std::function<OptionValues(const Options&)> to_peft;

@@ -15,7 +15,7 @@ struct Given {
   nanobind::object train, validation, loss;
 };
 
-/// Lets commands have what is given while it lives.
+/// Gives commands the samples and the loss as long as the scope exists.
 class GivenScope {
  public:
   explicit GivenScope(Given given);

@@ -56,8 +56,8 @@ class GenerationConfig {
       reject("{}: expected true or false in `{}`, got {}", file_.string(), key, json_[key].dump());
     return json_[key].get<bool>();
   }
-  /// Names the options that have an effect in transformers and none here. Null, false and what is empty have none; nor
-  /// has 0, but for ids, and 1 in factors and counts of beams.
+  /// Names the options that have an effect in transformers and none here. These values have no effect: null, false, an
+  /// empty list or text, 0 unless it is an id, and 1 as a factor or a count of beams.
   void say_unread() const {
     static const std::vector<std::string> of_no_effect{
         "eos_token_id",       "bos_token_id", "pad_token_id", "transformers_version",

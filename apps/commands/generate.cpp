@@ -200,7 +200,7 @@ class Generate {
     std::string text;
     try {
       text = chat.render({.messages = {turn("user", "?"), turn("assistant", mark)}}, tokenizer.config(), date_).text;
-    } catch (const Error&) {  // the conversation tells what is wrong
+    } catch (const Error&) {  // rendering the conversation reports the error
       return;
     }
     const std::size_t at = text.find(mark);

@@ -52,7 +52,7 @@ std::string usual_format(const OpenedModel& opened);
 ModelFolder description_to_write(const OpenedModel& opened, const std::string& dtype);
 /// The model that is written: a copy into which its adapters are merged, or itself where it has none.
 std::shared_ptr<const Model> merged_model(const OpenedModel& opened);
-/// Writes it as a folder of timm or transformers (`format`; empty: the usual one). Returns what was written.
+/// Writes a folder of timm or transformers (`format`; empty: the usual one). Returns a description of the folder.
 nlohmann::ordered_json write_model(const OpenedModel& opened, const std::filesystem::path& out,
                                    const std::string& format, const std::string& dtype);
 

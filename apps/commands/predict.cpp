@@ -465,7 +465,7 @@ class Predict {
     });
   }
 
-  /// An input under `key`, and what is predicted for it.
+  /// A JSON line: the input's name under `key`, and its prediction.
   static std::string line_of(const Input& input, const char* key, const ordered_json& predicted) {
     ordered_json line{{key, input.name}};
     if (input.pair) line["pair"] = *input.pair;

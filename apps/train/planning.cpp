@@ -263,7 +263,7 @@ class BudgetPlanner {
     return lacuna::plan_memory(options);
   }
 
-  /// A step of some samples takes less than about half a minute, and so no more memory than there is.
+  /// Whether a step of some samples takes less than about half a minute: that of a large language model takes GiB.
   bool sensitivities_are_worth_it() {
     constexpr double most = 2e12;  // multiply-adds
     MacCount macs;

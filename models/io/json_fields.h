@@ -12,8 +12,8 @@
 
 namespace lacuna {
 
-/// The JSON object in a file of at most `most_bytes`; refuses another content, and what is nested too
-/// deep. Nothing where there is no such file.
+/// The JSON object in a file of at most `most_bytes`. Rejects a file with other content or nested too deep. Returns
+/// nothing if there is no such file.
 std::optional<nlohmann::ordered_json> read_json_object(const std::filesystem::path& file,
                                                        std::uintmax_t most_bytes = 64 << 20);
 

@@ -118,7 +118,7 @@ const RegisterKernel cpu_scale_by{scale_by, DeviceKind::cpu,
 /// Rows of x that go through the classes together.
 struct LogitRows {
   Tensor x, labels;                    // [n, K], [n]
-  std::int64_t begin, count;           // the first row, and those that are computed: n but for the first block's end
+  std::int64_t begin, count;           // the first row; rows that count: n, or fewer in the first block
   std::span<const std::int64_t> rows;  // if they do not follow each other: their numbers
 };
 

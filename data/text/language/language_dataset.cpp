@@ -189,7 +189,7 @@ Fields LanguageOptions::fields() {
 
 LanguageSplit open_language(const LanguageOptions& own, const LanguageRows& how, const DatasetOptions& options) {
   if (how.window_stride > 0 && own.too_long != TooLong::cut)
-    reject("data.too_long: data.window_stride makes windows of what is too long, and nothing is left to cut or drop");
+    reject("data.too_long: data.window_stride makes windows of long sequences, so that none is cut or dropped");
   if (how.window_stride > own.max_length)
     reject("data.window_stride: expected {} at most, as data.max_length says, got {}: tokens between windows were lost",
            own.max_length, how.window_stride);

@@ -249,6 +249,7 @@ bool Trainer::evaluate_if_due(const TrainerEvents& events) {
   const bool is_new = progress_.totals.samples > 0 && progress_.evaluated != progress_.step;
   if (!epoch_over() && !(within && is_new)) return true;
   const Clock::time_point start = Clock::now();
+  release_captured();  // or an evaluation would need its memory beside that of a step
   const auto evaluate_now = [&] {
     const auto stop = [&](std::int64_t done) {
       if (events.evaluating) events.evaluating(done, validation_->samples());

@@ -150,6 +150,10 @@ class Trainer {
   ErrorMeasure error_measure() const;
   /// Memory that a captured step holds between steps; 0 if there is none.
   std::int64_t captured_bytes() const;
+  /// Gives that memory back. The next step of the same shapes is captured anew.
+  void release_captured();
+  /// Whether steps on cuda are captured, as far as options, task and ranks decide it.
+  bool captures_steps() const;
 
   /// Trains to the end, its evaluation included, or until `events.stop`: returns whether the end was reached.
   bool run(const TrainerEvents& events = {});

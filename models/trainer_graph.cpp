@@ -13,6 +13,8 @@
 namespace lacuna {
 namespace {
 
+constexpr std::int64_t steps_before = 2;  // they create library plans and other state that is created once
+
 /// The numbers that a replay reads from the host.
 struct StepNumbers {
   double rate;
@@ -63,11 +65,20 @@ Trainer::~Trainer() = default;
 
 std::int64_t Trainer::captured_bytes() const { return graph_ && graph_->graph ? graph_->graph->bytes() : 0; }
 
+bool Trainer::captures_steps() const {
+  return options_.step.graph && state_.ranks.size() == 1 && task_.reads_by_kernels() && !options_.step.input_gradients;
+}
+
+void Trainer::release_captured() {
+  if (captured_bytes() == 0) return;
+  graph_->forget();
+  graph_->alike = steps_before;
+}
+
 std::optional<std::string> Trainer::signature_of(const std::vector<Batch>& batch, const StepHooks& hooks) const {
   const Device device = state_.model.context().device;
   Adaptive* const adaptive = adaptive_of(state_.policy);
-  if (!options_.step.graph || device.kind != DeviceKind::cuda || state_.ranks.size() > 1 || !task_.reads_by_kernels() ||
-      options_.step.input_gradients || hooks.observer != nullptr ||
+  if (device.kind != DeviceKind::cuda || !captures_steps() || hooks.observer != nullptr ||
       (adaptive != nullptr && adaptive->calibration_due()))
     return {};
   std::string signature;
@@ -83,7 +94,6 @@ std::optional<std::string> Trainer::signature_of(const std::vector<Batch>& batch
 
 bool Trainer::replay(const std::vector<Batch>& batch, std::int64_t number, double learning_rate, const StepHooks& hooks,
                      StepResult& result) {
-  constexpr std::int64_t steps_before = 2;  // they create library plans and other state that is created once
   const std::optional<std::string> signature = signature_of(batch, hooks);
   if (!graph_) {
     if (!signature) return false;

@@ -48,9 +48,10 @@ std::string refinement_text(const Configuration::Memory& memory) {
 
 /// The peak memory of a run.
 std::string need_text(const Measurement& planned) {
-  return fmt::format("`lacuna train` needs {} {}, {}", planned.divides_anew ? "about" : "up to",
-                     format_bytes(highest_need(planned)),
-                     evaluation_is_highest(planned) ? "in an evaluation" : "with the batches that it prepares ahead");
+  return fmt::format(
+      "`lacuna train` needs {} {}: a step {}, an evaluation {}, with the batches that are prepared ahead",
+      planned.divides_anew ? "about" : "up to", format_bytes(highest_need(planned)), format_bytes(step_need(planned)),
+      format_bytes(evaluation_need(planned)));
 }
 
 /// Whether training fits into the device of this machine, and settings that do where it does not; empty: there is no
@@ -142,6 +143,7 @@ ExitCode plan(const PlanOptions& options) {
   for (std::size_t i = 0; i < plans.size(); ++i) {
     json.push_back(to_json(plans[i]));
     json.back()["peak_in_training"] = highest_need(plans[i]);
+    json.back()["peak_in_evaluation"] = evaluation_need(plans[i]);
     if (const Experiment& one = configurations[i]; available_device(one) == device_of(one))
       json.back()["fits"] = highest_need(plans[i]) <= room_for_training(one);
     if (plans.size() > 1) json.back()["choice"] = titles[i];

@@ -29,7 +29,7 @@ struct Need {
 
 Need need_of(const Measurement& planned, bool with_loader) {
   if (!with_loader) return {planned.peak, 0};
-  const std::int64_t step = planned.peak + prefetched(planned), evaluation = evaluation_need(planned);
+  const std::int64_t step = step_need(planned), evaluation = evaluation_need(planned);
   return {std::max(step, evaluation), prefetched(planned) + depth * planned.evaluation_ahead, evaluation > step};
 }
 
@@ -60,10 +60,12 @@ void require_fit(Setup& setup, const Experiment& experiment, Device device, bool
   throw Error(
       limited ? Fault::run : Fault::input,
       fmt::format(
-          "out of memory: training with batches of {} needs {}, and {} has {} left for tensors{}. The largest holders "
-          "at a step's peak:\n{}{}{}\nFewer parameters to train (freeze.train) and train.precision: bf16 need less "
+          "out of memory: training with batches of {} needs {} (a step {}, an evaluation {}), and {} has {} left for "
+          "tensors{}. The largest holders at a step's peak:\n{}{}{}\nFewer parameters to train (freeze.train) and "
+          "train.precision: bf16 need less "
           "too; `lacuna plan` says how much.",
-          planned.batch_size, format_bytes(need.bytes), name_of(device), format_bytes(available),
+          planned.batch_size, format_bytes(need.bytes), format_bytes(step_need(planned)),
+          format_bytes(evaluation_need(planned)), name_of(device), format_bytes(available),
           limited ? " under the limits on the address space and on data (ulimit -v, -d)" : "",
           lacuna::describe(planned.at_peak, 8),
           with_loader ? fmt::format("Batches prepared ahead hold up to {} more.\n", format_bytes(need.batches)) : "",
@@ -115,6 +117,8 @@ std::int64_t prefetched(const Measurement& planned) {
   // A stored sample of each worker is in the ledger as well: less than one in f32.
   return depth * planned.ahead + planned.workers * planned.batch / std::max<std::int64_t>(planned.batch_size, 1);
 }
+
+std::int64_t step_need(const Measurement& planned) { return planned.peak + prefetched(planned); }
 
 std::int64_t evaluation_need(const Measurement& planned) {
   // The training loader waits while the evaluation's works.

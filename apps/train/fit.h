@@ -26,6 +26,8 @@ std::int64_t memory_beside_tensors();
 std::int64_t highest_need(const Measurement& planned);
 /// Bytes of the batches that are prepared ahead while a step runs.
 std::int64_t prefetched(const Measurement& planned);
+/// Bytes that a step takes, prepared batches included.
+std::int64_t step_need(const Measurement& planned);
 /// Bytes that an evaluation takes, prepared batches included.
 std::int64_t evaluation_need(const Measurement& planned);
 /// Whether that is in an evaluation, which keeps nothing: no policy takes less.

@@ -119,6 +119,14 @@ Batch example(const Experiment& experiment, const Model& model, const Task& task
   return made;
 }
 
+/// Tensors of the same shapes on the device.
+std::vector<Batch> inputs_on(Device device, std::vector<Batch> batch) {
+  for (Batch& part : batch)
+    for (const auto& [name, tensor] : Batch(part))
+      part.set(name, Tensor::empty(tensor.shape(), tensor.dtype(), device, Purpose::data));
+  return batch;
+}
+
 }  // namespace
 
 std::vector<Batch> example(const Experiment& experiment, const Setup& setup) {
@@ -206,8 +214,11 @@ Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOpt
     seconds_of_measuring(trainer.step(batch(), i, experiment.optimizer.lr, saved.hooks(device)));
   if (!measures) account.reset_peak();  // a step that measures holds more, and is the run's as the others are
   StepResult last;
+  const bool captured = device == Device::meta && batches_on_host(experiment) && trainer.captures_steps();
   for (int i = 0; i < options.steps; ++i) {
     std::vector<Batch> parts = batch();
+    std::vector<Batch> inputs;  // of a captured step, which holds them on the device
+    if (captured) inputs = parts = inputs_on(device, std::move(parts));
     const auto begin = now();
     last = trainer.step(std::move(parts), warm_up + i, experiment.optimizer.lr, saved.hooks(device, options.observer));
     steps.push_back(since(begin) - seconds_of_measuring(last));

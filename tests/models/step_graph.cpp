@@ -1,6 +1,7 @@
 // Steps on cuda that are captured and replayed have the bits of others, on the stand-in.
 #include "core/allocator.h"
 #include "core/stand_in/fibers.h"
+#include "data/pipeline.h"
 #include "models/trainer.h"
 #include "nn/functional.h"
 #include "tests/models/tiny_models.h"
@@ -188,6 +189,40 @@ TEST_CASE("cuda: other shapes, frozen parameters and observers end a captured st
   } observer;
   CHECK_FALSE(take(3, 1, {.observer = &observer}));
   CHECK(allocator(Device::cuda).pool_bytes() == 0);
+}
+
+TEST_CASE(
+    "cuda: an evaluation has the memory of the captured step; the next step is captured anew, with the same bits") {
+  const auto losses = [](bool graph) {
+    const std::unique_ptr<Model> model =
+        build_model("vit", tiny_vit({{"num_classes", whole(10)}}).hyper_parameters, {.device = Device::cuda});
+    const auto optimizer = make_optimizer("sgd", {}, *model);
+    const auto policy = make_policy("exact");
+    const std::unique_ptr<Task> task = make_task("classification", {}, *model);
+    const auto batches = [](Split split) {
+      const DatasetPtr images =
+          open_dataset("shapes", {.split = split, .train_size = 20, .validation_size = 4, .image_size = 16});
+      return Batches{transform(images, image_transforms(images->info(), {.image_size = 16}), 1), {.size = 4}};
+    };
+    Trainer trainer(
+        {*model, *optimizer, *policy, nullptr}, *task, batches(Split::train), batches(Split::validation),
+        {.epochs = 2,
+         .learning_rate = make_schedule("constant", {}, {.lr = 1e-2, .total_steps = 10, .steps_per_epoch = 5}),
+         .step = {.graph = graph}});
+    std::vector<double> all;
+    std::vector<bool> captured;  // after each step
+    trainer.run({.after_step =
+                     [&](const StepResult& step, double, double) {
+                       all.push_back(step.loss);
+                       captured.push_back(trainer.captured_bytes() > 0);
+                     },
+                 .evaluating = [&](std::int64_t, std::int64_t) { CHECK(trainer.captured_bytes() == 0); },
+                 .after_epoch = [&](const EpochResult& epoch) { all.push_back(epoch.validation.loss); }});
+    const std::vector<bool> wanted{false, false, true, true, true, true, true, true, true, true};
+    CHECK(captured == (graph ? wanted : std::vector<bool>(10, false)));
+    return all;
+  };
+  CHECK(losses(true) == losses(false));
 }
 
 }  // namespace lacuna

@@ -85,6 +85,28 @@ TEST_CASE("cuda: a plan's bytes are those of a step there") {
     }
 }
 
+TEST_CASE("cuda: a plan counts what a captured step holds longer than others: its inputs") {
+  const StandIn stand_in;
+  struct Case {
+    std::string_view configuration;
+    std::int64_t image_size;
+  };
+  for (const Case& c : {Case{vit, 8}, {resnet, 8}, {swin, 16}}) {
+    INFO(c.configuration);
+    const TemporaryFolder folder(c.configuration);
+    const auto planned = [&](const std::string& graph) {
+      return run(folder, {"plan", "-c", "c.yaml", "train.device=cuda", "memory.policy=exact", graph, "--json", "-"})
+          .json();
+    };
+    const nlohmann::json captured = planned("train.graph=true"), not_captured = planned("train.graph=false");
+    // u8 pixels, their scale f32 [batch, 6] and labels i64 [batch], of a batch of 8
+    const std::int64_t inputs = 8 * (c.image_size * c.image_size * 3 + 6 * 4 + 8);
+    CHECK(captured.at("memory").at("peak").get<std::int64_t>() ==
+          not_captured.at("memory").at("peak").get<std::int64_t>() + inputs);
+    CHECK(captured.at("peak_in_evaluation") == not_captured.at("peak_in_evaluation"));
+  }
+}
+
 TEST_CASE("cuda: runs go on on the CPU and back, and eval and predict read both") {
   const StandIn stand_in;
   const TemporaryFolder folder(vit);

@@ -10,6 +10,9 @@ namespace lacuna::cuda {
 
 inline constexpr int code_block = 128;  // elements whose codes are packed together (ops/quantize/layout.h)
 
+/// Eight codes, a byte each.
+using EightCodes = Pack<std::uint32_t, 2>;
+
 LACUNA_HOST_DEVICE inline int plane_bytes(int elements, int width) { return (elements * width + 7) / 8; }
 
 /// Packed codes of a tensor.
@@ -89,13 +92,13 @@ struct PackedCodes {
   }
 };
 
-/// The line from codes to values of one group.
+/// The line from codes to values of one group; from codes in units of 2^-16, less their draws, if they are dithered.
 struct DecodingLine {
   float step, origin;  // times `scale`
   float scale;         // below 1 where a value may lie beyond the range of f32: it is clamped to finite ones
 
   /// `params`: the four bytes of a group (GroupParams).
-  LACUNA_DEVICE DecodingLine(const std::uint8_t* params, int bits) {
+  LACUNA_DEVICE DecodingLine(const std::uint8_t* params, int bits, bool dithered) {
     std::uint32_t word;
     if (reinterpret_cast<std::uintptr_t>(params) % 4 == 0)
       word = *reinterpret_cast<const std::uint32_t*>(params);
@@ -109,6 +112,9 @@ struct DecodingLine {
     scale = magnitude >= 0x1p100F ? 0.125F : 1.0F;
     step = stored < 0 ? 0.0F : stored * scale;  // negative: a constant group
     origin = magnitude * scale * (static_cast<float>(units) * unit);
+    if (!dithered) return;
+    step *= 0x1p-16F;
+    origin = math::fused(32767.5F, step, origin);  // the mean draw
   }
 };
 
@@ -119,40 +125,43 @@ inline constexpr float largest_finite<bf16> = 0x1.FEp127F;
 template <>
 inline constexpr float largest_finite<f16> = 65504.0F;
 
-/// Codes in steps to values, finite unless the group is not: what T makes of them.
+/// Codes to values within the range of T, NaN if the group is not finite; T may still round them.
 template <class T>
-LACUNA_DEVICE inline float decoded(float steps, const DecodingLine& line) {
+LACUNA_DEVICE inline float decoded(float code, const DecodingLine& line) {
   const float top = largest_finite<T> * line.scale;
-  float value = math::fused(steps, line.step, line.origin);  // the origin is a product too
-  value = value > top ? top : value;                         // NaN stays
+  float value = math::fused(code, line.step, line.origin);  // the origin is a product too
+  value = value > top ? top : value;                        // NaN stays
   value = value < -top ? -top : value;
-  return to_compute(static_cast<T>(line.scale < 1 ? value * 8.0F : value));
+  return line.scale < 1 ? value * 8.0F : value;
 }
 template <class T>
 LACUNA_DEVICE inline void decode(const DecodingLine& line, float (&values)[8]) {
   if (!std::is_same_v<T, f16> && line.scale == 1) {  // all codes lie within the range of T
 #pragma unroll
-    for (int i = 0; i < 8; ++i) values[i] = to_compute(static_cast<T>(math::fused(values[i], line.step, line.origin)));
+    for (int i = 0; i < 8; ++i) values[i] = math::fused(values[i], line.step, line.origin);
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) values[i] = decoded<T>(values[i], line);
   }
 }
 
-/// Codes of eight elements in steps, less the draws that they were rounded with if `dithered`.
-LACUNA_DEVICE inline void steps_of(const PackedCodes& codes, std::int64_t first, std::uint64_t mixed, bool dithered,
-                                   float (&steps)[8]) {
+/// A code that was rounded with a draw, in units of 2^-16.
+LACUNA_DEVICE inline float less_draw(std::uint32_t code, std::int32_t draw) {
+  return static_cast<float>(static_cast<std::int32_t>(code << 16) - draw);
+}
+/// Codes of eight elements as a DecodingLine takes them.
+LACUNA_DEVICE inline void read_codes(const PackedCodes& codes, std::int64_t first, std::uint64_t mixed, bool dithered,
+                                     float (&numbers)[8]) {
   std::uint32_t code[8];
   codes.read(first, code);
   if (!dithered) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) steps[i] = static_cast<float>(code[i]);
+    for (int i = 0; i < 8; ++i) numbers[i] = static_cast<float>(code[i]);
     return;
   }
   const quant::EightDraws draws(mixed, first);
 #pragma unroll
-  for (int i = 0; i < 8; ++i)
-    steps[i] = (static_cast<float>(static_cast<std::int32_t>(code[i] << 16) - draws[i]) + 32767.5F) * (1.0F / 65536);
+  for (int i = 0; i < 8; ++i) numbers[i] = less_draw(code[i], draws[i]);
 }
 
 }  // namespace lacuna::cuda

@@ -55,6 +55,22 @@ LACUNA_DEVICE inline Pack<T, pack_size<T>> packed(const float* values) {
   }
 }
 
+/// Eight elements at an address that is aligned to 16.
+template <class T>
+LACUNA_DEVICE inline Eight load_eight(const T* from) {
+  constexpr int n = pack_size<T>;
+  Eight eight;
+#pragma unroll
+  for (int p = 0; p < 8 / n; ++p) unpack(load_pack<n>(from + p * n), eight.values + p * n);
+  return eight;
+}
+template <class T>
+LACUNA_DEVICE inline void store_eight(T* to, const Eight& eight) {
+  constexpr int n = pack_size<T>;
+#pragma unroll
+  for (int p = 0; p < 8 / n; ++p) store_to_global(to + p * n, packed<T>(eight.values + p * n));
+}
+
 // In all that follows `first` is a multiple of 8. Elements from `count` on read as 0 and are not written. `at` and
 // `set` take elements of the whole tensor, `at_row` and `set_row` those of a row of `width` elements.
 
@@ -74,16 +90,11 @@ class Kept {
 
  private:
   LACUNA_DEVICE static Eight load(const T* from, std::int64_t left, bool in_packs) {
-    constexpr int n = pack_size<T>;
+    if (in_packs) return load_eight(from);
     Eight eight;
-    if (in_packs) {
+    const int here = left < 8 ? static_cast<int>(left) : 8;
 #pragma unroll
-      for (int p = 0; p < 8 / n; ++p) unpack(load_pack<n>(from + p * n), eight.values + p * n);
-    } else {
-      const int here = left < 8 ? static_cast<int>(left) : 8;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) eight[i] = i < here ? to_compute(from[i]) : 0.0F;
-    }
+    for (int i = 0; i < 8; ++i) eight[i] = i < here ? to_compute(from[i]) : 0.0F;
     return eight;
   }
 
@@ -121,16 +132,11 @@ class Written {
 
  private:
   LACUNA_DEVICE static void store(T* to, std::int64_t left, bool in_packs, const Eight& eight) {
-    constexpr int n = pack_size<T>;
-    if (in_packs) {
+    if (in_packs) return store_eight(to, eight);
+    const int here = left < 8 ? static_cast<int>(left) : 8;
 #pragma unroll
-      for (int p = 0; p < 8 / n; ++p) store_to_global(to + p * n, packed<T>(eight.values + p * n));
-    } else {
-      const int here = left < 8 ? static_cast<int>(left) : 8;
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        if (i < here) to[i] = static_cast<T>(eight[i]);
-    }
+    for (int i = 0; i < 8; ++i)
+      if (i < here) to[i] = static_cast<T>(eight[i]);
   }
 
   T* values_;
@@ -156,8 +162,10 @@ class Coded {
   }
   LACUNA_DEVICE Eight at(std::int64_t first) const {
     Eight eight;
-    steps_of(codes_, first, mixed_, dithered_, eight.values);
-    decode<T>(DecodingLine(params_ + group_.quotient(first) * 4, codes_.bits), eight.values);
+    read_codes(codes_, first, mixed_, dithered_, eight.values);
+    decode<T>(DecodingLine(params_ + group_.quotient(first) * 4, codes_.bits, dithered_), eight.values);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) eight[i] = to_compute(static_cast<T>(eight[i]));  // as if it had been stored
     if (first + 8 <= codes_.count) return eight;
     const auto left = static_cast<int>(codes_.count - first);
 #pragma unroll

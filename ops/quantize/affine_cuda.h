@@ -30,11 +30,9 @@ void quantize_in_one_pass(Stream stream, DType type, const void* x, const Affine
 struct ObservedKeys {
   std::int32_t min, max, finite_min, finite_max;
 };
-/// The line from values to codes in units of 2^-16 steps.
+/// The line from values times `scale` to codes in units of 2^-16 steps.
 struct EncodingLine {
-  double exact_origin, exact_factor;
-  float origin, factor;
-  std::int32_t wide;  // encode with the exact numbers
+  float origin, factor, scale;
 };
 
 /// Any groups.

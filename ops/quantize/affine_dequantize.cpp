@@ -109,7 +109,7 @@ class AffineDequantizer {
             if (line.clamps)
               decode_clamped(codes + (i - first), stop - i, line.exact, own, out + (i - first));
             else
-              decode_piece(codes + (i - first), stop - i, SharedLine<float>{line.floats}, own, out + (i - first));
+              decode_piece(codes + (i - first), stop - i, SharedLine{line.floats}, own, out + (i - first));
           }
         });
   }

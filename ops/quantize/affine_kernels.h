@@ -223,34 +223,46 @@ inline C opaque(C constant) {
 }
 
 /// `values` [lanes] by to_f32.
-template <class C, class T>
-[[gnu::always_inline]] inline Lanes<C> load_f32(const T* values) {
+template <class T>
+[[gnu::always_inline]] inline Lanes<float> load_f32(const T* values) {
   if constexpr (std::is_same_v<T, double>) {
     float floats[lanes];
     for (std::int64_t i = 0; i < lanes; ++i) floats[i] = to_f32(values[i]);
-    return load_as<C>(floats);
+    return load(floats);
   } else {
-    return load_as<C>(values);
+    return load_as<float>(values);
   }
 }
 
-/// (value - origin) · factor in units of 2^-16 steps, clamped to the range of codes. V and By: C or Lanes<C>.
-template <class C, class V, class By>
+/// (value - origin) · factor in units of 2^-16 steps, clamped to the range of codes. V and By: float or Lanes<float>.
+template <class V, class By>
 [[gnu::always_inline]] inline V in_steps(V value, By origin, By factor, V bottom, V top) {
-  V v = (value - origin) * factor + C(0.5);
+  V v = (value - origin) * factor + 0.5F;
   v = v > bottom ? v : bottom;  // NaN too
   return v < top ? v : top;
 }
 
 /// One line for all elements.
-template <class C>
 struct SharedLine {
-  Line<C> line;
-  C origin(std::int64_t) const { return line.origin; }
-  C factor(std::int64_t) const { return line.factor; }
-  C origins(std::int64_t) const { return line.origin; }
-  C factors(std::int64_t) const { return line.factor; }
+  Line<float> line;
+  float origin(std::int64_t) const { return line.origin; }
+  float factor(std::int64_t) const { return line.factor; }
+  float origins(std::int64_t) const { return line.origin; }
+  float factors(std::int64_t) const { return line.factor; }
   SharedLine rest(std::int64_t) const { return *this; }
+  template <class V>
+  static V scaled(V value) {
+    return value;
+  }
+};
+/// The same for values times a number.
+struct ScaledLine : SharedLine {
+  float scale;
+  ScaledLine rest(std::int64_t) const { return *this; }
+  template <class V>
+  V scaled(V value) const {
+    return value * scale;
+  }
 };
 
 /// A line for each element.
@@ -262,23 +274,27 @@ struct ElementLines {
   Lanes<float> origins(std::int64_t i) const { return load(origin_of + i); }
   Lanes<float> factors(std::int64_t i) const { return load(factor_of + i); }
   ElementLines rest(std::int64_t i) const { return {origin_of + i, factor_of + i}; }
+  template <class V>
+  static V scaled(V value) {
+    return value;
+  }
 };
 
 /// code = ((value - origin) · factor + draw) >> 16, saturating. The addition is on integers, so that its rounding is
-/// not biased. C: float, or double for wide lines. Lines: SharedLine<C>, or ElementLines with C = float.
-template <class C, class Lines>
+/// not biased. Lines: SharedLine, ScaledLine or ElementLines.
+template <class Lines>
 class Encoder {
  public:
   Encoder(Lines lines, int bits)
-      : lines_(lines), bottom_(opaque(C(0.5))), top_(opaque(static_cast<C>(((1 << bits) - 1) << 16))) {}
+      : lines_(lines), bottom_(opaque(0.5F)), top_(opaque(static_cast<float>(((1 << bits) - 1) << 16))) {}
 
   /// All arrays: [count].
   template <class T>
   [[gnu::always_inline]] inline void operator()(const T* values, std::int64_t count, const std::uint16_t* draws,
                                                 std::uint8_t* codes) const {
     const auto sum = [&](std::int64_t i) __attribute__((always_inline)) {
-      const auto steps = in_steps<C>(load_f32<C>(values + i), lines_.origins(i), lines_.factors(i),
-                                     Lanes<C>{} + bottom_, Lanes<C>{} + top_);
+      const auto steps = in_steps(lines_.scaled(load_f32(values + i)), lines_.origins(i), lines_.factors(i),
+                                  Lanes<float>{} + bottom_, Lanes<float>{} + top_);
       return converted<std::int32_t>(steps) + load_as<std::int32_t>(draws + i);
     };
     std::int64_t i = 0;
@@ -297,13 +313,13 @@ class Encoder {
                                      std::uint8_t* codes) const {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < count; ++i) {
-      const C steps = in_steps<C>(static_cast<C>(to_f32(values[i])), lines.origin(i), lines.factor(i), bottom_, top_);
+      const float steps = in_steps(lines.scaled(to_f32(values[i])), lines.origin(i), lines.factor(i), bottom_, top_);
       codes[i] = static_cast<std::uint8_t>((static_cast<std::int32_t>(steps) + draws[i]) >> 16);
     }
   }
 
   Lines lines_;
-  C bottom_, top_;
+  float bottom_, top_;
 };
 
 /// The line that decodes 2^16 · code - draw: in units of 2^-16 steps, its origin moved by the mean draw 32767.5.

@@ -39,13 +39,13 @@ class FiniteRange {
 template <class T>
 [[gnu::always_inline]] inline void encode_piece(const T* values, std::int64_t count, const EncodingLine& line, int bits,
                                                 const std::uint16_t* draws, std::uint8_t* codes) {
-  if (line.wide)
-    Encoder<double, SharedLine<double>>({line.exact}, bits)(values, count, draws, codes);
+  const SharedLine shared{{line.origin, line.factor}};
+  if (line.scale != 1)
+    Encoder<ScaledLine>({shared, line.scale}, bits)(values, count, draws, codes);
   else
     with_count(
-        count, [&](std::int64_t number) __attribute__((always_inline)) {
-          Encoder<float, SharedLine<float>>({line.floats}, bits)(values, number, draws, codes);
-        });
+        count, [&](std::int64_t number)
+                   __attribute__((always_inline)) { Encoder<SharedLine>(shared, bits)(values, number, draws, codes); });
 }
 
 /// Encodes consecutive elements from the start of a block on: draws, codes, and packing of `pack_chunk` codes at a
@@ -73,7 +73,7 @@ class BlockEncoder {
     const std::uint16_t* const draws = draws_from(begin);
     with_count(
         end - begin, [&](std::int64_t count) __attribute__((always_inline)) {
-          Encoder<float, ElementLines>(lines.from(begin), to_.bits)(x + begin, count, draws, codes_at(begin));
+          Encoder<ElementLines>(lines.from(begin), to_.bits)(x + begin, count, draws, codes_at(begin));
         });
   }
   /// Packs what is not packed yet of the elements before `end`.
@@ -247,9 +247,12 @@ class ColumnQuantizer {
   /// Encodes x by the groups' lines in one pass, and observes it in the same pass if `observes`.
   void encode(const QuantConfig& config, std::uint64_t key, bool observes) {
     const EncodingLine* const group_lines = arrays_.lines;
-    const bool by_columns =
-        narrow_ && std::none_of(group_lines, group_lines + groups_, [](const EncodingLine& line) { return line.wide; });
-    if (by_columns) arrays_.column_lines.fill(to_, [&](std::int64_t group) { return group_lines[group].floats; });
+    const bool by_columns = narrow_ && std::all_of(group_lines, group_lines + groups_,
+                                                   [](const EncodingLine& line) { return line.scale == 1; });
+    if (by_columns)
+      arrays_.column_lines.fill(to_, [&](std::int64_t group) -> Line<float> {
+        return {group_lines[group].origin, group_lines[group].factor};
+      });
     for_shares([&](std::int64_t part, const lacuna::Range& share) {
       BlockEncoder encoder(to_, config, key, share.begin);
       if (by_columns) {

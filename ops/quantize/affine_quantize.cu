@@ -1,5 +1,6 @@
 #include "ops/cuda/elements.h"
 #include "ops/quantize/affine_cuda.h"
+#include "ops/quantize/code_quads.h"
 #include "ops/quantize/group_fit.h"
 #include "ops/quantize/group_walk.h"
 #include "ops/quantize/pack_tile.h"
@@ -38,35 +39,46 @@ LACUNA_DEVICE inline void write_params(std::uint8_t* to, const quant::FittedPara
 LACUNA_DEVICE inline quant::FittedParams not_finite() { return {0x7fc0, 0}; }
 
 LACUNA_DEVICE inline EncodingLine line_of(const quant::FittedGroup& group) {
-  return {group.line_origin, group.line_factor, static_cast<float>(group.line_origin),
-          static_cast<float>(group.line_factor), group.wide ? 1 : 0};
+  return {group.line_origin, group.line_factor, group.line_scale};
 }
 
-/// (value - origin) · factor in units of 2^-16 steps, clamped to codes of `bits`, as the CPU's Encoder.
-template <class C>
-LACUNA_DEVICE inline std::int32_t in_steps(C value, C origin, C factor, int bits) {
-  const C bottom = C(0.5), top = static_cast<C>(((1 << bits) - 1) << 16);
-  C v = (value - origin) * factor + C(0.5);
-  v = v > bottom ? v : bottom;  // NaN too
-  return static_cast<std::int32_t>(v < top ? v : top);
+/// The code of a value in its upper half: (value - origin) · factor in units of 2^-16 steps, clamped to codes of
+/// `bits`, plus a draw, as the CPU's Encoder.
+LACUNA_DEVICE inline std::uint32_t sum_of(float value, const EncodingLine& line, int bits, std::int32_t draw) {
+  const float bottom = 0.5F, top = static_cast<float>(((1 << bits) - 1) << 16);
+  const float v = (value * line.scale - line.origin) * line.factor + 0.5F;
+  return static_cast<std::uint32_t>(static_cast<std::int32_t>(std::fmin(std::fmax(v, bottom), top)) + draw);  // NaN: 0
 }
-LACUNA_DEVICE inline std::uint8_t code_of(float value, const EncodingLine& line, int bits, std::int32_t draw) {
-  const std::int32_t steps = line.wide != 0
-                                 ? in_steps(static_cast<double>(value), line.exact_origin, line.exact_factor, bits)
-                                 : in_steps(value, line.origin, line.factor, bits);
-  return static_cast<std::uint8_t>((steps + draw) >> 16);
+/// The third bytes of four words.
+LACUNA_DEVICE inline std::uint32_t third_bytes(const std::uint32_t (&words)[4]) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(__byte_perm(words[0], words[1], 0x62), __byte_perm(words[2], words[3], 0x62), 0x5410);
+#else
+  return (words[0] >> 16 & 0xffU) | (words[1] >> 16 & 0xffU) << 8 | (words[2] >> 16 & 0xffU) << 16 |
+         (words[3] >> 16 & 0xffU) << 24;
+#endif
+}
+/// Codes of eight values. `draw(i)`: that of value i.
+template <class F>
+LACUNA_DEVICE inline EightCodes encoded(const Eight& values, const EncodingLine& line, int bits, const F& draw) {
+  EightCodes codes;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    std::uint32_t sums[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] = sum_of(values[4 * half + i], line, bits, draw(4 * half + i));
+    codes[half] = third_bytes(sums);
+  }
+  return codes;
 }
 
 constexpr std::int32_t half_step = 0x8000;  // the draw of rounding to nearest
 
-/// Codes of eight elements from `first` on, a byte each.
-LACUNA_DEVICE inline void encode(const Eight& values, const EncodingLine& line, std::int64_t first,
-                                 const AffineCodes& to, std::uint64_t mixed, Pack<std::uint32_t, 2>& words) {
+/// Codes of eight elements from `first` on.
+LACUNA_DEVICE inline EightCodes encode(const Eight& values, const EncodingLine& line, std::int64_t first,
+                                       const AffineCodes& to, std::uint64_t mixed) {
   const quant::EightDraws draws(mixed, first);
-#pragma unroll
-  for (int i = 0; i < 8; ++i)
-    words[i / 4] |= static_cast<std::uint32_t>(code_of(values[i], line, to.bits, to.draws ? draws[i] : half_step))
-                    << (i % 4 * 8);
+  return encoded(values, line, to.bits, [&](int i) { return to.draws ? draws[i] : half_step; });
 }
 
 struct KeyRange {
@@ -136,8 +148,8 @@ struct QuantizeTile {
       write_params(to.params + (tile / size + block.thread()) * 4, finite ? own.params : not_finite());
     }
     block.sync();
-    Pack<std::uint32_t, 2> words{};  // eight codes
-    if (at < count) encode(values, shared.lines[group], tile + at, to, mixed, words);
+    EightCodes words{};
+    if (at < count) words = encode(values, shared.lines[group], tile + at, to, mixed);
     write_codes(block, shared.codes, words, count, to.bits, to.codes + tile / 8 * to.bits);
   }
 
@@ -160,6 +172,62 @@ struct QuantizeTile {
     }
   }
 };
+
+/// Consecutive groups of 128 to 1,024 elements, a power of two, in a tensor of whole groups: some lanes of a warp have
+/// a group, and 32 elements each. No thread waits for another warp.
+template <class T>
+struct QuantizeQuads {
+  static constexpr int threads = 128;
+  Kept<T> x;
+  AffineCodes to;
+  quant::GroupFitter fitter;
+  int lanes_per_group;
+  std::uint64_t mixed;
+
+  LACUNA_DEVICE void operator()(const Block<QuantizeQuads>& block) const {
+    const std::int64_t own = block.global_thread() / quad_lanes;
+    const int lane = block.thread() % quad_lanes;
+    const bool here = own * code_block < to.count;  // the same for all lanes of a group
+    Eight values[quad_eights];
+#pragma unroll
+    for (int k = 0; k < quad_eights; ++k) values[k] = here ? x.at(own * code_block + lane * 8 + 32 * k) : Eight{};
+    float low = values[0][0], high = low, finite = 0;  // NaN: some value is not finite
+#pragma unroll
+    for (int i = 0; i < 8 * quad_eights; ++i) {
+      const float value = values[i / 8][i % 8];
+      low = std::fmin(low, value);
+      high = std::fmax(high, value);
+      finite = math::fused(value, 0.0F, finite);
+    }
+    for (int step = lanes_per_group / 2; step > 0; step /= 2) {
+      low = std::fmin(low, exchange(low, step));
+      high = std::fmax(high, exchange(high, step));
+      finite += exchange(finite, step);
+    }
+    const bool fits = finite == 0;
+    const quant::FittedGroup group = fitter.fit(fits ? low : 0.0F, fits ? high : 0.0F);
+    if (here && block.thread() % lanes_per_group == 0)
+      write_params(to.params + block.global_thread() / lanes_per_group * 4, fits ? group.params : not_finite());
+    EightCodes codes[quad_eights];
+    if (to.draws) {
+      const QuadDraws draws(mixed, own, lane);
+#pragma unroll
+      for (int k = 0; k < quad_eights; ++k)
+        codes[k] = encoded(values[k], line_of(group), to.bits, [&](int i) { return draws(k, i); });
+    } else {
+#pragma unroll
+      for (int k = 0; k < quad_eights; ++k)
+        codes[k] = encoded(values[k], line_of(group), to.bits, [](int) { return half_step; });
+    }
+    store_quad(to.codes + own * (code_block / 8 * to.bits), to.bits, lane, codes, here);
+  }
+};
+
+bool in_quads(const AffineCodes& to) {
+  return to.row == to.count && to.size >= code_block && to.size <= warp_size * 8 * quad_eights &&
+         (to.size & (to.size - 1)) == 0 && to.count % to.size == 0 &&
+         reinterpret_cast<std::uintptr_t>(to.codes) % 8 == 0;
+}
 
 // Minimum and maximum of whole numbers that other blocks change too. The order does not matter.
 
@@ -285,29 +353,27 @@ struct EncodeTile {
   LACUNA_DEVICE void operator()(const Block<EncodeTile>& block) const {
     const std::int64_t tile = block.index() * tile_elements, left = to.count - tile;
     const int count = left < tile_elements ? static_cast<int>(left) : tile_elements, at = block.thread() * 8;
-    Pack<std::uint32_t, 2> words{};  // eight codes
+    EightCodes words{};
     if (at < count) {
       const Eight values = x.at(tile + at);
-      if (groups.in_eights)
-        encode(values, lines[groups.group_of(tile + at)], tile + at, to, mixed, words);
-      else
-        encode_across_groups(values, tile + at, words);
+      words = groups.in_eights ? encode(values, lines[groups.group_of(tile + at)], tile + at, to, mixed)
+                               : encode_across_groups(values, tile + at);
     }
     write_codes(block, block.shared().codes, words, count, to.bits, to.codes + tile / 8 * to.bits);
   }
 
  private:
-  LACUNA_DEVICE void encode_across_groups(const Eight& values, std::int64_t first,
-                                          Pack<std::uint32_t, 2>& words) const {
+  LACUNA_DEVICE EightCodes encode_across_groups(const Eight& values, std::int64_t first) const {
     const quant::EightDraws draws(mixed, first);
     GroupWalk walk(groups, first);
     EncodingLine line = lines[walk.group()];
+    EightCodes words{};
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       if (i > 0 && walk.next()) line = lines[walk.group()];
-      words[i / 4] |= static_cast<std::uint32_t>(code_of(values[i], line, to.bits, to.draws ? draws[i] : half_step))
-                      << (i % 4 * 8);
+      words[i / 4] |= sum_of(values[i], line, to.bits, to.draws ? draws[i] : half_step) >> 16 << (i % 4 * 8);
     }
+    return words;
   }
 };
 
@@ -337,6 +403,16 @@ std::int64_t observing_step(const AffineCodes& to) {
 bool quantizes_in_one_pass(const AffineCodes& codes) { return elements_of_tile(codes) > 0; }
 
 void quantize_in_one_pass(Stream stream, DType type, const void* x, const AffineCodes& to) {
+  if (in_quads(to))
+    return with_cuda_type(type, [&]<class T>(Type<T>) {
+      constexpr int elements = 8 * quad_eights;
+      run(stream, divide_up(to.count / elements, QuantizeQuads<T>::threads),
+          QuantizeQuads<T>{.x = Kept<T>(x, to.count),
+                           .to = to,
+                           .fitter = quant::GroupFitter(to.bits),
+                           .lanes_per_group = static_cast<int>(to.size) / elements,
+                           .mixed = mixed_key(to.key)});
+    });
   const int elements = elements_of_tile(to);
   int lanes = 1;
   while (lanes < warp_size && lanes < to.size / 8) lanes *= 2;

@@ -29,8 +29,8 @@ struct Scale {
 };
 
 inline Scale scale_of(GroupParams params, int bits) {
-  const double step = static_cast<double>(static_cast<float>(params.step));
-  const double origin = std::abs(step) * (params.origin * origin_unit(bits));
+  const auto step = static_cast<double>(static_cast<float>(params.step));
+  const double origin = std::abs(step) * (params.origin * static_cast<double>(origin_unit(bits)));
   return {step < 0 ? 0 : step, origin};
 }
 
@@ -43,13 +43,11 @@ struct Line {
   C origin, factor;
 };
 
-/// The line from a group's values to its codes in units of 2^-16: factor = 2^16 / step. Constant and nonfinite groups
-/// have factor 0, and so all codes 0.
+/// The line from a group's values, times `scale`, to its codes in units of 2^-16: factor = 2^16 / (step · scale).
+/// Constant and nonfinite groups have factor 0, and so all codes 0.
 struct EncodingLine {
-  Line<double> exact{};
-  Line<float> floats{};
-  /// The differences or the factor exceed the range of f32: encode with `exact`.
-  bool wide = false;
+  float origin = 0, factor = 0;
+  float scale = 1;  // another power of two where differences or the factor would exceed the range of f32
 };
 
 /// Parameters of several groups, computed together. One array per number, so that the loop over groups vectorizes.
@@ -67,17 +65,14 @@ struct GroupBatch {
     return own;
   }
   EncodingLine encoding_line(std::size_t group) const {
-    return {{line_origins[group], line_factors[group]},
-            {static_cast<float>(line_origins[group]), static_cast<float>(line_factors[group])},
-            wide[group]};
+    return {line_origins[group], line_factors[group], line_scales[group]};
   }
 
   // All: [max_groups].
   std::array<float, max_groups> mins{}, maxs{};   // finite
   std::array<std::uint16_t, max_groups> steps{};  // bits of a bf16
   std::array<std::int16_t, max_groups> origins{};
-  std::array<double, max_groups> line_origins{}, line_factors{};
-  std::array<bool, max_groups> wide{};
+  std::array<float, max_groups> line_origins{}, line_factors{}, line_scales{};
 };
 
 /// Fits groups one by one, or a batch of them at once.
@@ -107,11 +102,11 @@ class ParamFitter {
     batch.origins[i] = group.params.origin;
     batch.line_origins[i] = group.line_origin;
     batch.line_factors[i] = group.line_factor;
-    batch.wide[i] = group.wide;
+    batch.line_scales[i] = group.line_scale;
   }
   void fit_if_constant(GroupBatch& batch, std::size_t i) const {
     if (batch.mins[i] != batch.maxs[i]) return;
-    const FittedParams constant = fitter_.constant(static_cast<double>(batch.mins[i]));
+    const FittedParams constant = fitter_.constant(batch.mins[i]);
     batch.steps[i] = constant.step;
     batch.origins[i] = constant.origin;
   }

@@ -74,7 +74,7 @@ LACUNA_DEVICE inline void pack_tile(const Block<K>& block, const std::uint8_t* c
 /// count. Whole blocks of codes are packed by exchange within warps, the rest in `shared` [tile_elements], which is
 /// aligned to 4.
 template <class K>
-LACUNA_DEVICE inline void write_codes(const Block<K>& block, std::uint8_t* shared, const Pack<std::uint32_t, 2>& words,
+LACUNA_DEVICE inline void write_codes(const Block<K>& block, std::uint8_t* shared, const EightCodes& words,
                                       int elements, int bits, std::uint8_t* out) {
   constexpr int eights = code_block / 8;  // neighbouring lanes have a block of codes
   const int at = block.thread() * 8;
@@ -90,7 +90,7 @@ LACUNA_DEVICE inline void write_codes(const Block<K>& block, std::uint8_t* share
   for (int width = 8; width > 0; width /= 2) {
     if ((bits & width) == 0) continue;
     const std::uint32_t mask = ((1U << width) - 1) * 0x01010101U;
-    Pack<std::uint32_t, 2> own{{words[0] >> shift & mask, words[1] >> shift & mask}};
+    EightCodes own{{words[0] >> shift & mask, words[1] >> shift & mask}};
     // The codes of a lane go above those of the lane that is so many before it, until `lanes` have the plane.
     const int lanes = eights * width / 8;
 #pragma unroll

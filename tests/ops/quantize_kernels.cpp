@@ -128,15 +128,15 @@ std::vector<T> telling_values(std::int64_t count) {
 }
 
 /// Codes of `values` together equal those of each alone, and nothing is written behind them.
-template <class C, class Lines, class T>
+template <class Lines, class T>
 void check_codes(const std::vector<T>& values, std::int64_t count, Lines lines, int bits,
                  const std::vector<std::uint16_t>& draws) {
   constexpr std::uint8_t untouched = 0xA5;
   std::vector<std::uint8_t> quantized(static_cast<std::size_t>(count) + 1, untouched);
-  quant::Encoder<C, Lines>(lines, bits)(values.data(), count, draws.data(), quantized.data());
+  quant::Encoder<Lines>(lines, bits)(values.data(), count, draws.data(), quantized.data());
   for (std::int64_t i = 0; i < count; ++i) {
     std::uint8_t code = 0;
-    quant::Encoder<C, Lines>(lines.rest(i), bits)(values.data() + i, 1, draws.data() + i, &code);
+    quant::Encoder<Lines>(lines.rest(i), bits)(values.data() + i, 1, draws.data() + i, &code);
     REQUIRE(quantized[static_cast<std::size_t>(i)] == code);
     REQUIRE(code < 1 << bits);
   }
@@ -158,10 +158,10 @@ void check_encoders() {
   }
   for (const int bits : {1, 4, 8})
     for (std::int64_t count = 0; count <= max; ++count) {
-      check_codes<float>(values, count, quant::SharedLine<float>{{-1, 65536.0F * 100}}, bits, draws);
-      check_codes<float>(values, count, quant::SharedLine<float>{{0.5F, 0}}, bits, draws);
-      check_codes<double>(values, count, quant::SharedLine<double>{{-1, 65536.0 * 100}}, bits, draws);
-      check_codes<float>(values, count, quant::ElementLines{origins.data(), factors.data()}, bits, draws);
+      check_codes(values, count, quant::SharedLine{{-1, 65536.0F * 100}}, bits, draws);
+      check_codes(values, count, quant::SharedLine{{0.5F, 0}}, bits, draws);
+      check_codes(values, count, quant::ScaledLine{{{-1, 65536.0F * 100}}, 0x1p-64F}, bits, draws);
+      check_codes(values, count, quant::ElementLines{origins.data(), factors.data()}, bits, draws);
     }
 }
 
@@ -342,11 +342,16 @@ TEST_CASE("group parameters: groups fitted together equal each alone, whatever w
       const quant::Scale scale = quant::scale_of(together, bits);
       const quant::EncodingLine line = batch.encoding_line(place);
       const bool varies = range.min < range.max;
-      CHECK(line.exact.factor == (varies ? 65536 / scale.step : 0));
-      CHECK(line.exact.origin == (varies ? scale.origin : 0));
-      const double largest =
-          std::max(std::abs(static_cast<double>(range.min)), std::abs(static_cast<double>(range.max)));
-      CHECK(line.wide == (varies && (largest > 0x1p125 || scale.step < 0x1p-110)));
+      const auto by = static_cast<double>(line.scale);
+      CHECK(line.factor == (varies ? static_cast<float>(65536 / (scale.step * by)) : 0));
+      CHECK(static_cast<double>(line.origin) == (varies ? scale.origin * by : 0));
+      CHECK(std::isfinite(line.factor * (range.max * line.scale - range.min * line.scale)));
+      if (!varies) return;
+      const double low = static_cast<double>(range.min) - scale.origin;
+      CHECK(low >= 0);
+      CHECK(low < scale.step * static_cast<double>(quant::origin_unit(bits)));
+      const double high = static_cast<double>(range.max) - scale.origin;  // within the codes, but for a rounding
+      if (scale.step < 0x1.fcp127) CHECK(high * (1 - 0x1p-23) <= scale.step * ((1 << bits) - 1));
     };
     for (std::size_t i = 0; i < ranges.size(); ++i) check(i, ranges[i]);
     batch.set(0, {-2, 5});

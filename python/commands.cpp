@@ -11,6 +11,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -26,24 +27,32 @@ namespace nb = nanobind;
 /// everything saved, and is raised at the end.
 class PythonHost : public apps::Host {
  public:
-  PythonHost(nb::handle listener, std::filesystem::path command) : listener_(listener), command_(std::move(command)) {}
+  PythonHost(nb::handle listener, std::filesystem::path command)
+      : listener_(listener),
+        command_(std::move(command)),
+        takes_metrics_(nb::cast<bool>(listener.attr("takes_metrics"))) {}
 
   void print(const std::string& text) override { tell("print", text); }
   void warn(const std::string& text) override { tell("warn", text); }
   void show(const std::string& line, double done) override { tell("show", line, done); }
   void begin(const std::filesystem::path& run) override { tell("begin", run.string()); }
   void metrics(const nlohmann::ordered_json& line) override {
-    within([&] { listener_.attr("metrics")(to_python(line)); });
+    if (takes_metrics_) within([&] { listener_.attr("metrics")(to_python(line)); });
   }
   void result(const std::string& text, const nlohmann::ordered_json& json) override {
     text_ = text;
     json_ = json;
   }
   std::filesystem::path command() const override { return command_; }
+  /// Looks for signals now and then: while other threads run Python, the lock takes milliseconds.
   bool wants_to_stop() override {
-    within([] {
-      if (PyErr_CheckSignals() != 0) nb::raise_python_error();
-    });
+    constexpr auto interval = std::chrono::milliseconds(50);
+    if (const auto now = Clock::now(); !raised_ && now - looked_ >= interval) {
+      looked_ = now;
+      within([] {
+        if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+      });
+    }
     return raised_.has_value();
   }
 
@@ -54,6 +63,8 @@ class PythonHost : public apps::Host {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   template <class... Args>
   void tell(const char* method, const Args&... args) {
     within([&] { listener_.attr(method)(args...); });
@@ -70,20 +81,35 @@ class PythonHost : public apps::Host {
 
   nb::handle listener_;
   std::filesystem::path command_;
+  bool takes_metrics_;
+  Clock::time_point looked_{};
   std::string text_;
   nlohmann::ordered_json json_;
   std::optional<nb::python_error> raised_;
 };
 
+/// Waits for the turn of this thread. Signals arrive meanwhile.
+std::unique_lock<std::recursive_timed_mutex> turn() {
+  static std::recursive_timed_mutex one_at_a_time;
+  std::unique_lock lock(one_at_a_time, std::defer_lock);
+  while (true) {
+    {
+      const nb::gil_scoped_release released;
+      if (lock.try_lock_for(std::chrono::milliseconds(100))) break;
+    }
+    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+  }
+  return lock;
+}
+
 /// Runs one command at a time: they share the number of threads and the ledger. A callback may call another.
 nb::object run(const std::vector<std::string>& words, nb::handle listener, const std::string& command, nb::object data,
                nb::object validation, nb::object loss) {
-  static std::recursive_mutex one_at_a_time;
+  const auto lock = turn();
   PythonHost host(listener, command);
   const GivenScope given({std::move(data), std::move(validation), std::move(loss)});
   try {
     const CppScope scope;
-    const std::lock_guard lock(one_at_a_time);
     apps::run_command(words, host);
   } catch (...) {
     host.raise_if_any();
@@ -108,6 +134,9 @@ std::vector<std::string> words_of_yaml(const std::string& text) {
 void bind_commands(nb::module_& module) {
   module.def("run", run, nb::arg("words"), nb::arg("listener"), nb::arg("command"), nb::arg("data") = nb::none(),
              nb::arg("validation") = nb::none(), nb::arg("loss") = nb::none(),
+             nb::sig("def run(words: collections.abc.Sequence[str], listener: typing.Any, command: str, "
+                     "data: typing.Any = None, validation: typing.Any = None, loss: typing.Any = None) "
+                     "-> tuple[typing.Any, str]"),
              "Runs a command; returns what --json gives, and its text.");
   module.def("words_of_yaml", words_of_yaml, nb::arg("text"), "The sections of a configuration as key=value.");
 }

@@ -147,12 +147,18 @@ nb::list listed(const SampleFields& fields) {
 
 void bind_model(nb::module_& module) {
   nb::class_<OpenedModel>(module, "Model")
-      .def("__call__", forward, "arrays"_a)
+      .def("__call__", forward, "arrays"_a, nb::sig("def __call__(self, **arrays: typing.Any) -> dict[str, Tensor]"))
       .def_prop_ro("name", [](const OpenedModel& self) { return self.folder.model; })
-      .def_prop_ro("inputs", [](const OpenedModel& self) { return listed(self.model->inputs()); })
-      .def_prop_ro("parameters", [](const OpenedModel& self) { return named(self.model->parameters()); })
-      .def_prop_ro("buffers", [](const OpenedModel& self) { return named(self.model->buffers()); })
-      .def("state", state, "format"_a)
+      .def_prop_ro(
+          "inputs", [](const OpenedModel& self) { return listed(self.model->inputs()); },
+          nb::sig("def inputs(self) -> list[dict[str, typing.Any]]"))
+      .def_prop_ro(
+          "parameters", [](const OpenedModel& self) { return named(self.model->parameters()); },
+          nb::sig("def parameters(self) -> dict[str, Tensor]"))
+      .def_prop_ro(
+          "buffers", [](const OpenedModel& self) { return named(self.model->buffers()); },
+          nb::sig("def buffers(self) -> dict[str, Tensor]"))
+      .def("state", state, "format"_a, nb::sig("def state(self, format: str) -> dict[str, Tensor]"))
       .def("config", config, "format"_a)
       .def(
           "save",
@@ -164,8 +170,12 @@ void bind_model(nb::module_& module) {
             }
             return to_python(written);
           },
-          "folder"_a, "format"_a, "dtype"_a);
-  module.def("model_of", model_of, "config"_a, "state"_a, "name"_a, "device"_a);
+          nb::sig("def save(self, folder: str, format: str, dtype: str) -> dict[str, typing.Any]"), "folder"_a,
+          "format"_a, "dtype"_a);
+  module.def(
+      "model_of", model_of, "config"_a, "state"_a, "name"_a, "device"_a,
+      nb::sig("def model_of(config: str, state: dict[str, typing.Any], name: str, device: str) -> Model"),
+      "A model by the config.json of timm or transformers and arrays by name.");
   module.def("open_model", open, "folder"_a, "base"_a, "device"_a);
 }
 

@@ -3,19 +3,17 @@
 #include "python/gil.h"
 #include "python/tensors.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
 namespace lacuna::python {
-namespace {
-
 namespace nb = nanobind;
 using nb::literals::operator""_a;
-
-}  // namespace
 
 void bind_ops(nb::module_& module) {
   using Free = nb::call_guard<CppScope>;
@@ -23,7 +21,7 @@ void bind_ops(nb::module_& module) {
   const auto elementwise = [&](const char* name, Variable (*op)(Variable), const char* help) {
     ops.def(name, op, "x"_a, Free(), help);
   };
-  elementwise("relu", relu, "max(x, 0).");
+  elementwise("relu", relu, "max(x, 0), elementwise.");
   elementwise("gelu", gelu, "x·Φ(x), exact (with erf).");
   elementwise("gelu_tanh", gelu_tanh, "The approximation of gelu by tanh.");
   elementwise("silu", silu, "x·sigmoid(x).");
@@ -31,13 +29,18 @@ void bind_ops(nb::module_& module) {
   elementwise("tanh", tanh, "tanh(x).");
   elementwise("softmax", softmax, "Softmax over the last axis.");
   elementwise("log_softmax", log_softmax, "The logarithm of softmax over the last axis.");
-  elementwise("sum", sum, "The sum of all elements: [].");
-  elementwise("mean", mean, "The mean of all elements: [].");
+  elementwise("sum", sum, "The sum of all elements: [...] to [].");
+  elementwise("mean", mean, "The mean of all elements: [...] to [].");
   elementwise("global_avg_pool", global_avg_pool,
               "The mean over all axes between the first and the last: [N, ..., C] to [N, C].");
   ops.def("matmul", matmul, "a"_a, "b"_a, "transpose_b"_a = false, Free(),
           "a [..., M, K] times b [..., K, N], or [..., N, K] with transpose_b; equal leading axes.");
-  ops.def("linear", linear, "x"_a, "weight"_a, "bias"_a = Variable(), Free(),
+  ops.def(
+      "linear",
+      [](Variable x, Variable weight, std::optional<Variable> bias) {
+        return linear(std::move(x), std::move(weight), bias.value_or(Variable()));
+      },
+      "x"_a, "weight"_a, "bias"_a = nb::none(), Free(),
           "x [..., in] times the transpose of weight [out, in], plus bias [out].");
   ops.def("layer_norm", layer_norm, "x"_a, "weight"_a, "bias"_a, "eps"_a = 1e-6, Free(),
           "Layer norm over the last axis of x [..., C], with weight and bias [C].");
@@ -48,10 +51,11 @@ void bind_ops(nb::module_& module) {
   ops.def("concat", concat, "inputs"_a, "axis"_a, Free(), "Concatenates along an axis; all other extents agree.");
   ops.def(
       "conv2d",
-      [](Variable x, Variable weight, Variable bias, std::int64_t stride, std::int64_t padding, std::int64_t groups) {
-        return conv2d(std::move(x), std::move(weight), std::move(bias), {stride, padding, groups});
+      [](Variable x, Variable weight, std::optional<Variable> bias, std::int64_t stride, std::int64_t padding,
+         std::int64_t groups) {
+        return conv2d(std::move(x), std::move(weight), bias.value_or(Variable()), {stride, padding, groups});
       },
-      "x"_a, "weight"_a, "bias"_a = Variable(), "stride"_a = 1, "padding"_a = 0, "groups"_a = 1, Free(),
+      "x"_a, "weight"_a, "bias"_a = nb::none(), "stride"_a = 1, "padding"_a = 0, "groups"_a = 1, Free(),
       "Convolution of x [N, H, W, C] with weight [O, C / groups, kh, kw] and bias [O].");
   const auto pool = [&](const char* name, Variable (*op)(Variable, const PoolCall&), const char* help) {
     ops.def(
@@ -61,8 +65,8 @@ void bind_ops(nb::module_& module) {
         },
         "x"_a, "kernel"_a = 2, "stride"_a = 2, "padding"_a = 0, Free(), help);
   };
-  pool("max_pool2d", max_pool2d, "Max pooling of x [N, H, W, C].");
-  pool("avg_pool2d", avg_pool2d, "Average pooling of x [N, H, W, C].");
+  pool("max_pool2d", max_pool2d, "Max pooling of x [N, H, W, C] to [N, H', W', C], H' = (H + 2 padding - kernel) / stride + 1.");
+  pool("avg_pool2d", avg_pool2d, "Average pooling, as max_pool2d.");
 }
 
 }  // namespace lacuna::python

@@ -16,8 +16,14 @@ namespace lacuna::python {
 void bind_tensors(nanobind::module_& module);
 void bind_ops(nanobind::module_& module);
 
-/// A copy of an array on the host: an object with `__dlpack__` or the buffer protocol, a number, or nested lists.
-/// `name` stands in messages. Numbers and lists become f32, or i64 where all are whole.
+/// The memory of a tensor as an object with `__dlpack__` and the buffer protocol, which keeps it alive.
+nanobind::object exchange(const Tensor& tensor);
+/// Refuses names of types that arrays do not have.
+DType type_named(const std::string& name);
+
+/// A copy of an array on the host: an object with `__dlpack__`, the buffer protocol or numpy's interface, a number, or
+/// nested lists. `name` stands in messages. Numbers and lists become f32, or i64 where all are whole; integers of types
+/// that Lacuna lacks become i64, and bool u8.
 Tensor to_tensor(nanobind::handle array, const std::string& name);
 
 /// Type and shape of an array on the host, without a copy.

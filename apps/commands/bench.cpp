@@ -3,7 +3,7 @@
 #include "apps/config/configuration_options.h"
 #include "apps/config/resolve.h"
 #include "apps/output/output.h"
-#include "apps/report/page.h"
+#include "apps/report/step_page.h"
 #include "apps/train/crowding.h"
 #include "apps/train/fit.h"
 #include "apps/train/loader_cost.h"
@@ -42,15 +42,12 @@ void require_fit(const Experiment& experiment, Device device) {
 
 Result timeline_of(const Experiment& experiment, Device device) {
   require_fit(experiment, device);
-  Result result;
-  result.id = result.label = policy_title(experiment);
-  result.figures = with_advice_when_exhausted(experiment, false, [&] {
-    Setup setup(experiment, device);
-    nlohmann::ordered_json json = to_json(measure(setup, experiment, {.warm_up = 1, .steps = 3}));
-    json["timeline"] = record_timeline(setup, experiment, machine_costs());
-    return json;
-  });
-  return result;
+  return step_result(policy_title(experiment), with_advice_when_exhausted(experiment, false, [&] {
+                       Setup setup(experiment, device);
+                       nlohmann::ordered_json json = to_json(measure(setup, experiment, {.warm_up = 1, .steps = 3}));
+                       json["timeline"] = record_timeline(setup, experiment, machine_costs());
+                       return json;
+                     }));
 }
 
 /// Writes the page of a step's memory under the configuration's policy and the one beside it.
@@ -60,11 +57,7 @@ void write_timeline(const BenchOptions& options, const Experiment& experiment, D
   const Experiment beside = under_policy(experiment, options.beside);
   if (policy_title(beside) != policy_title(experiment)) results.push_back(timeline_of(beside, device));
   results.push_back(timeline_of(experiment, device));
-  file.write(to_html({.title = fmt::format("{}: memory of a training step", experiment.model.name),
-                      .subtitle = fmt::format("lacuna bench --timeline, batch {}, {}, {} threads",
-                                              experiment.train.batch_size, experiment.train.precision, threads()),
-                      .csv = {}},
-                     results, table_of(results, "policy")));
+  file.write(step_page("lacuna bench --timeline", experiment, results));
   file.commit();
 }
 

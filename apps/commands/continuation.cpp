@@ -1,5 +1,6 @@
 #include "apps/commands/continuation.h"
 
+#include "apps/output/host.h"
 #include "apps/output/output.h"
 #include "core/error.h"
 #include "models/io/json_fields.h"
@@ -126,6 +127,7 @@ ordered_json continuation(LanguageModel& model, const Tokenizer& tokenizer, std:
                           const GenerationOptions& options, const std::function<void(std::int32_t)>& made) {
   const std::vector<std::int64_t> tokens(prompt.begin(), prompt.end());
   const Generated generated = generate(model, tokens, options, [&](std::int64_t token) {
+    stop_if_host_wants();
     if (made) made(static_cast<std::int32_t>(token));
     return true;
   });

@@ -7,6 +7,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/schema.h"
 #include "apps/config/yaml.h"
+#include "apps/output/host.h"
 #include "apps/output/output.h"
 #include "apps/output/picture.h"
 #include "apps/train/crowding.h"
@@ -133,6 +134,7 @@ class Eval {
     task->fill(figures.get());
     ProgressDisplay display(report_.for_people() && ranks.rank() == 0 ? stderr : nullptr);
     const auto show = [&](std::int64_t samples) {
+      stop_if_host_wants();
       display.update(EvaluationLine{.samples = samples, .of = dataset->size(), .elapsed = seconds_since(start)});
       return false;
     };

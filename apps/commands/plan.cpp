@@ -4,6 +4,7 @@
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
 #include "apps/output/output.h"
+#include "apps/report/step_page.h"
 #include "apps/train/crowding.h"
 #include "apps/train/exchange_plan.h"
 #include "apps/train/fit.h"
@@ -13,6 +14,8 @@
 #include "apps/train/policy_choice.h"
 #include "apps/train/ranks.h"
 #include "apps/train/settle.h"
+#include "apps/train/timeline.h"
+#include "core/file.h"
 #include "core/parallel.h"
 
 #include <fmt/ranges.h>
@@ -33,6 +36,7 @@ struct PlanOptions {
   std::optional<std::string> policies;  // between commas
   int ranks = 1;
   std::string bandwidth = "1Gbit", latency = "50us";
+  std::string timeline;
   Report report;
 };
 
@@ -64,6 +68,20 @@ std::string fit_text(const Experiment& experiment, const Measurement& planned) {
   Setup setup(experiment, Device::meta);
   return fmt::format("It does not fit into this machine: {} has {} left. {}\n", experiment.train.device,
                      format_bytes(room), what_would_fit(setup, experiment, room, true, need));
+}
+
+/// Writes the page of the planned steps, whose figures `json` lists.
+void write_timeline(const PlanOptions& options, const std::vector<Experiment>& experiments,
+                    const std::vector<std::string>& titles, const nlohmann::ordered_json& json) {
+  AtomicFile file(options.timeline);
+  std::vector<Result> steps;
+  for (std::size_t i = 0; i < experiments.size(); ++i) {
+    steps.push_back(step_result(titles[i], json[i]));
+    Setup setup(experiments[i], Device::meta);
+    steps.back().figures["timeline"] = record_timeline(setup, experiments[i], machine_costs());
+  }
+  file.write(step_page("lacuna plan", experiments.front(), steps));
+  file.commit();
 }
 
 ExitCode plan(const PlanOptions& options) {
@@ -132,8 +150,10 @@ ExitCode plan(const PlanOptions& options) {
   std::optional<ExchangePlan> exchange;
   if (options.ranks > 1)
     text += to_text(exchange.emplace(plan_exchange(configurations.front(), network, machine_costs())));
-  Setup setup(configurations.front(), Device::meta);
-  const std::vector<FreezeRow> frozen = freeze_table(setup, configurations.front());
+  const std::vector<FreezeRow> frozen = [&] {
+    Setup setup(configurations.front(), Device::meta);
+    return freeze_table(setup, configurations.front());
+  }();
   if (!frozen.empty() && plans.size() > 1) text += fmt::format("\nLayers under {}:\n", titles.front());
   text += to_text(frozen);
   if (!problems.empty() && options.report.for_people())
@@ -149,6 +169,10 @@ ExitCode plan(const PlanOptions& options) {
     if (plans.size() > 1) json.back()["choice"] = titles[i];
     if (exchange) json.back()["exchange"] = to_json(*exchange);
     if (i == 0 && !frozen.empty()) json.back()["freeze"] = to_json(frozen);
+  }
+  if (!options.timeline.empty()) {
+    write_timeline(options, configurations, titles, json);
+    text += "\n" + options.timeline + "\n";
   }
   options.report.write(text, plans.size() == 1 ? json.front() : json);
   return 0;
@@ -167,6 +191,8 @@ const RegisterCommand plan_command(40, "plan", "predict the memory of training, 
   app.add_option("--bandwidth", options->bandwidth, "with --ranks: what a process sends a second, as 1Gbit or 12.5GB")
       ->capture_default_str();
   app.add_option("--latency", options->latency, "with --ranks: of a message, as 50us")->capture_default_str();
+  app.add_option("--timeline", options->timeline, "write a page with the bytes in memory over one step, of each policy")
+      ->type_name("FILE.html");
   options->configuration.declare_image_gradient(app);
   options->report.declare(app);
   return std::function<ExitCode()>([options] { return plan(*options); });

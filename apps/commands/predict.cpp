@@ -4,6 +4,7 @@
 #include "apps/commands/opened_model.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
+#include "apps/output/host.h"
 #include "apps/output/output.h"
 #include "autograd/tape.h"
 #include "core/text.h"
@@ -373,6 +374,7 @@ class Predict {
                                 fmt::join(learned, ", ")));
     };
     const auto take = [&](Input input) {
+      stop_if_host_wants();
       if (!read(input, *reader, samples[batch.size()])) return;
       batch.push_back(std::move(input));
       if (batch.size() == most_samples) run_batch();

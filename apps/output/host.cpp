@@ -11,6 +11,10 @@ Host* current = nullptr;
 
 Host* command_host() { return current; }
 
+void stop_if_host_wants() {
+  if (current != nullptr && current->wants_to_stop()) throw Stopped{};
+}
+
 HostScope::HostScope(Host& host) : before_(std::exchange(current, &host)) {}
 HostScope::~HostScope() { current = before_; }
 

@@ -24,7 +24,7 @@ class Host {
   virtual void show(const std::string& line, double done) = 0;
   /// Takes the result of the command, which `--json` writes, and the same in words.
   virtual void result(const std::string& text, const nlohmann::ordered_json& json) = 0;
-  /// Takes the folder of a run that begins.
+  /// Takes the folder of a run or a sweep that begins.
   virtual void begin(const std::filesystem::path& run) = 0;
   /// Takes a line of metrics.jsonl.
   virtual void metrics(const nlohmann::ordered_json& line) = 0;
@@ -36,6 +36,11 @@ class Host {
 
 /// The host of the command that runs; null on the command line.
 Host* command_host();
+
+/// Ends the command of a host that wants to stop: thrown, and caught by the host.
+struct Stopped {};
+/// Throws Stopped where a host wants that. On the command line a signal ends the process, or a run saves first.
+void stop_if_host_wants();
 
 /// Makes `host` the host while it lives.
 class HostScope {

@@ -60,6 +60,7 @@ class SweepCommand {
     // Two sweeps would start the same cases, and record as failures what the other's runs refuse.
     const RunLock lock(sweep.folder, "sweeps into it");
     const InterruptGuard guard;
+    if (command_host() != nullptr) command_host()->begin(sweep.folder);
     list_cases(sweep);
     run(sweep);
     write_results(sweep);

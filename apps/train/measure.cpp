@@ -1,6 +1,7 @@
 #include "apps/train/measure.h"
 
 #include "apps/config/resolve.h"
+#include "apps/output/host.h"
 #include "autograd/policies/adaptive.h"
 #include "autograd/tape.h"
 #include "core/median.h"
@@ -183,6 +184,7 @@ Measurement measure(const Experiment& experiment, Device device, const MeasureOp
 }
 
 Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOptions& options) {
+  stop_if_host_wants();
   const Device device = setup.model().context().device;
   const PlannedDeviceScope planned(device_of(experiment).kind);
   if (setup.trainable_count() == 0 && !experiment.image_gradient)

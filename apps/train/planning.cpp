@@ -1,6 +1,7 @@
 #include "apps/train/planning.h"
 
 #include "apps/config/resolve.h"
+#include "apps/output/host.h"
 #include "apps/train/fit.h"
 #include "apps/train/machine_costs.h"
 #include "apps/train/measure.h"
@@ -47,6 +48,7 @@ class MetaModel {
   MetaModel(Setup& setup, const Experiment& experiment) : experiment_(without_policy(experiment)), setup_(setup) {}
 
   StepBytes step(MemoryPolicy& policy, Observer* observer) {
+    stop_if_host_wants();
     const PlannedDeviceScope planned(device_of(experiment_).kind);
     Ledger& account = ledger(Device::meta);
     account.reset_peak();

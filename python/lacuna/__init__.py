@@ -16,13 +16,15 @@ import os as _os
 if "OMP_WAIT_POLICY" not in _os.environ:
     _os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-from ._core import Error, Tensor, __version__, ops  # noqa: E402
+from . import ops  # noqa: E402
+from ._core import Error, Tensor, __version__  # noqa: E402
 from ._commands import evaluate, explain, export, generate, plan, predict, report, sweep, train  # noqa: E402
 from ._model import Model  # noqa: E402
 from ._torch import from_torch, to_torch  # noqa: E402
-from ._values import Explanation, Plan, Report, Run, Sweep  # noqa: E402
+from ._values import Evaluation, Explanation, Plan, Plans, Report, Run, Sweep  # noqa: E402
 
 __all__ = [
-    "Error", "Explanation", "Model", "Plan", "Report", "Run", "Sweep", "Tensor", "__version__", "evaluate", "explain",
-    "export", "from_torch", "generate", "ops", "plan", "predict", "report", "sweep", "to_torch", "train",
+    "Error", "Evaluation", "Explanation", "Model", "Plan", "Plans", "Report", "Run", "Sweep", "Tensor", "__version__",
+    "evaluate", "explain", "export", "from_torch", "generate", "ops", "plan", "predict", "report", "sweep", "to_torch",
+    "train",
 ]  # fmt: skip

@@ -9,17 +9,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import _core
+from ._messages import in_python
 from ._progress import Progress
 
 command = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "lacuna")
 
 
 def _plain(value: Any) -> Any:
-    """What JSON lacks: paths, and the numbers of numpy and torch."""
+    """What JSON lacks: paths, and the numbers and arrays of numpy and torch."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if hasattr(value, "item"):
-        return value.item()
+    if hasattr(value, "tolist"):
+        return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"expected numbers, texts, lists and dictionaries in a configuration, got {type(value).__name__}")
@@ -45,17 +46,23 @@ def words_of(config: Any, changes: Mapping[str, Any]) -> list[str]:
 class Listener:
     """Takes what a command says. The extension calls its methods; `metrics` gets each line of metrics.jsonl."""
 
-    def __init__(self, progress: bool = False, on_step: Callable | None = None, on_epoch: Callable | None = None):
+    def __init__(
+        self,
+        progress: bool = False,
+        on_step: Callable[[dict[str, Any]], Any] | None = None,
+        on_epoch: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> None:
         self.folder = ""
+        self.takes_metrics = on_step is not None or on_epoch is not None
         self._progress = Progress() if progress else None
         self._on_step, self._on_epoch = on_step, on_epoch
 
     def print(self, text: str) -> None:
         if self._progress:
-            self._progress.print(text)
+            self._progress.print(in_python(text))
 
     def warn(self, text: str) -> None:
-        sys.stderr.write(text)
+        sys.stderr.write(in_python(text))
 
     def show(self, line: str, done: float) -> None:
         if self._progress:
@@ -70,26 +77,45 @@ class Listener:
             callback(line)
 
 
-class Given:
-    """What a command gets beside its words: rows of data and a loss."""
+def _is_key(data: Any) -> bool:
+    return data is None or isinstance(data, (str, os.PathLike, Mapping))
 
-    def __init__(self, changes: Mapping[str, Any], validation: Any, loss: Any) -> None:
-        self.changes = dict(changes)
-        data = self.changes.get("data")
-        self.data = None
-        if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (str, Mapping)):
+
+class Given:
+    """A configuration with changes, and what a command gets beside words: rows of data and a loss."""
+
+    def __init__(self, config: Any, changes: Mapping[str, Any], validation: Any, loss: Any) -> None:
+        self.changes, self.config = dict(changes), config
+        self.data, self.validation, self.loss = None, validation, loss
+        if isinstance(config, Mapping) and not _is_key(config.get("data")):
+            self.config = {key: value for key, value in config.items() if key != "data"}
+            self.changes.setdefault("data", config["data"])
+        if not _is_key(self.changes.get("data")):
             self.data = self.changes.pop("data")
             self.changes = {"data": {"name": "python"}, **self.changes}
+            for name, rows in (("data", self.data), ("validation", validation)):
+                if rows is not None and not (hasattr(rows, "__getitem__") and hasattr(rows, "__len__")):
+                    kind = type(rows).__name__
+                    raise _core.Error(
+                        f"{name}: expected a sequence of samples, with a length and an item at each index, got {kind}"
+                    )
         elif validation is not None:
             raise _core.Error("validation: expected a sequence as data= too")
-        self.validation, self.loss = validation, loss
         if loss is not None:
+            if not callable(loss):
+                raise _core.Error(f"loss: expected a function of outputs and targets, got {type(loss).__name__}")
             self.changes["task.name"] = "python"
+
+    def words(self) -> list[str]:
+        return words_of(self.config, self.changes)
 
 
 def run(name: str, words: list[str], listener: Listener | None = None, given: Given | None = None) -> tuple[Any, str]:
     """Runs a command in this process. Returns what its `--json` gives, and its text."""
     listener = listener or Listener()
-    if given is None:
-        return _core.run([name, *words], listener, command)
-    return _core.run([name, *words], listener, command, given.data, given.validation, given.loss)
+    try:
+        if given is None:
+            return _core.run([name, *words], listener, command)
+        return _core.run([name, *words], listener, command, given.data, given.validation, given.loss)
+    except _core.Error as error:
+        raise _core.Error(in_python(str(error))) from None

@@ -66,7 +66,8 @@ class Model:
 
     def config(self, format: str = "") -> dict[str, Any]:
         """The config.json of timm or transformers (format)."""
-        return json.loads(self._core.config(format))
+        read: dict[str, Any] = json.loads(self._core.config(format))
+        return read
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{one['name']} {one['dtype']} {list(one['shape'])}" for one in self.inputs)

@@ -11,7 +11,7 @@ from ._model import Model
 
 def _config_of(model: Any) -> dict[str, Any]:
     """What the model's library would write into config.json."""
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     if hasattr(config, "to_json_string"):
         return {**json.loads(config.to_json_string()), "architectures": [type(model).__name__]}
     pretrained = getattr(model, "pretrained_cfg", None)

@@ -1,11 +1,11 @@
-"""What the functions return."""
+"""What the functions return. Notebooks show it as tables and as the pages of `lacuna report`."""
 
 from __future__ import annotations
 
 import html
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -25,53 +25,90 @@ def html_table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "<table>" + line(titles, "th") + "".join(line(row, "td") for row in rows) + "</table>"
 
 
-class _Figures(Mapping):
-    """A mapping that shows the command's text."""
+def html_page(page: str) -> str:
+    """A page within a notebook's output, as high as it is up to a screen."""
+    fit = "this.style.height = Math.min(this.contentDocument.documentElement.scrollHeight + 8, 900) + 'px'"
+    style = "width: 100%; height: 600px; border: 0"
+    return f'<iframe srcdoc="{html.escape(page)}" style="{style}" onload="{fit}"></iframe>'
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+class _Figures(dict[str, Any]):
+    """Figures by name; as text they are what the command prints."""
 
     def __init__(self, figures: dict[str, Any], text: str) -> None:
-        self._figures, self._text = figures, text
-
-    def __getitem__(self, key: str) -> Any:
-        return self._figures[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._figures)
-
-    def __len__(self) -> int:
-        return len(self._figures)
+        super().__init__(figures)
+        self._text = text
 
     def __str__(self) -> str:
         return self._text
 
 
 class Plan(_Figures):
-    """The memory of training: bytes by purpose (`parameters`, `gradients`, `optimizer`, `saved`, `transient`,
-    `workspace`, `data`, and their highest sum, `peak`) as items and as attributes. Each purpose has its own highest.
+    """The memory of training, in bytes by purpose, as items and as attributes. Each purpose is at its own highest;
+    `peak` is their highest sum in a step.
 
-    `json`: all that `lacuna plan --json` writes, as `saved_by_path` and `peak_in_training`, which counts evaluations
+    `json` holds all that `lacuna plan --json` writes, as `saved_by_path` and `peak_in_training`, which counts evaluations
     and batches that are prepared ahead.
     """
 
-    def __init__(self, json: dict[str, Any], text: str) -> None:
+    parameters: int
+    gradients: int
+    optimizer: int
+    saved: int
+    transient: int
+    workspace: int
+    data: int
+    peak: int
+
+    def __init__(self, json: dict[str, Any], text: str, page: str = "") -> None:
         super().__init__(json["memory"], text)
-        self.json = json
+        self.json, self._page = json, page
 
     def __getattr__(self, name: str) -> int:
-        figures = self.__dict__.get("_figures", {})
-        if name not in figures:
-            raise AttributeError(f"a plan has {', '.join(figures)} and json; got {name}")
-        return figures[name]
+        if name not in self:
+            raise AttributeError(f"a plan has {', '.join(self)} and json, got {name}")
+        bytes_: int = self[name]
+        return bytes_
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._figures]
+        return [*super().__dir__(), *self]
+
+    @property
+    def title(self) -> str:
+        """The policy, with its bits or budget where plans are compared."""
+        return str(self.json.get("choice", self.json["policy"]))
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{name}={bytes_text(count)}" for name, count in self.items())
-        return f"Plan({self.json['model']}, {self.json['policy']}: {inside})"
+        return f"Plan({self.json['model']}, {self.title}: {inside})"
 
     def _repr_html_(self) -> str:
-        rows = [(name, bytes_text(count)) for name, count in self.items()]
-        return html_table((f"{self.json['model']}, batch {self.json['batch_size']}", self.json["policy"]), rows)
+        return _html_of_plans([self], self._page)
+
+
+class Plans(list[Plan]):
+    """Plans under several policies, side by side."""
+
+    def __init__(self, plans: Sequence[Plan], text: str, page: str = "") -> None:
+        super().__init__(plans)
+        self._text, self._page = text, page
+
+    def __str__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        return _html_of_plans(self, self._page)
+
+
+def _html_of_plans(plans: Sequence[Plan], page: str) -> str:
+    titles = [f"{plans[0].json['model']}, batch {plans[0].json['batch_size']}", *(plan.title for plan in plans)]
+    rows = [[name, *(bytes_text(plan[name]) for plan in plans)] for name in plans[0]]
+    return html_table(titles, rows) + (html_page(page) if page else "")
 
 
 class Explanation(_Figures):
@@ -87,7 +124,26 @@ class Explanation(_Figures):
              "; ".join(f"{user['op']} {user['path']} ({user['need']})" for user in slot["users"]))
             for slot in self["slots"]
         ]  # fmt: skip
-        return html_table(("module", "tensor", "shape", "bytes", "held", "read in backward by"), rows)
+        table = html_table(("module", "tensor", "shape", "bytes", "held", "read in backward by"), rows)
+        return f"{html.escape(repr(self))}<div style='max-height: 40em; overflow: auto'>{table}</div>"
+
+
+class Evaluation(_Figures):
+    """Figures of an evaluation: `val_loss`, metrics as `val_accuracy`, `samples`, `samples_per_second`, bytes at the
+    peak (`evaluation_peak`)."""
+
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{key}={value:.4g}" for key, value in self.items() if key.startswith("val_"))
+        return f"Evaluation({self['model']}: {figures})"
+
+    def _repr_html_(self) -> str:
+        shown = [(key, value) for key, value in self.items() if key.startswith("val_") or key == "samples"]
+        rows = [(key, f"{value:.6g}") for key, value in shown]
+        rows.append(("evaluation_peak", bytes_text(self["evaluation_peak"])))
+        return (
+            html_table((self["model"], self["weights"]), rows)
+            + f"<details><summary>as text</summary><pre>{html.escape(str(self))}</pre></details>"
+        )
 
 
 class Run:
@@ -103,16 +159,16 @@ class Run:
     def metrics(self) -> dict[str, Any]:
         """The figures of the whole run (summary.json); empty while it trains."""
         try:
-            with open(os.path.join(self.folder, "summary.json"), encoding="utf-8") as file:
-                return json.load(file)
+            figures: dict[str, Any] = json.loads(_read(os.path.join(self.folder, "summary.json")))
         except FileNotFoundError:
             return {}
+        return figures
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """A dictionary for each step and, with `val_loss`, for each evaluation (metrics.jsonl)."""
-        with open(os.path.join(self.folder, "metrics.jsonl"), encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+        """A dictionary for each step and, with `val_loss`, for each evaluation (metrics.jsonl). Raises
+        FileNotFoundError where the folder holds no run."""
+        return [json.loads(line) for line in _read(os.path.join(self.folder, "metrics.jsonl")).splitlines()]
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -125,24 +181,30 @@ class Run:
         return f"Run({self.folder!r}" + (f", best {best['metric']} {best['value']:.4g})" if best else ")")
 
     def _repr_html_(self) -> str:
-        evaluations = [line for line in self.history if "val_loss" in line]
-        if not evaluations:
+        from ._commands import page_of_runs
+
+        if not os.path.exists(os.path.join(self.folder, "metrics.jsonl")):
             return html.escape(repr(self))
-        titles = [key for key, value in evaluations[-1].items() if isinstance(value, (int, float))]
+        evaluations = [line for line in self.history if "val_loss" in line]
+        titles = [key for key, value in evaluations[-1].items() if isinstance(value, (int, float))] if evaluations else []
         cells = [[f"{line[key]:.6g}" if key in line else "" for key in titles] for line in evaluations]
-        return html_table(titles, cells) + html.escape(repr(self))
+        table = html_table(titles, cells) if evaluations else ""
+        return html.escape(repr(self)) + table + html_page(page_of_runs([self]))
 
 
 class Sweep(_Figures):
-    """The results of a sweep: `cases`, each with `overrides`, `status` and `result`, and `best` where a metric
-    tells."""
+    """The results of a sweep: `cases`, each with `overrides`, `status` and `result`, and `best` where a metric tells.
+    `folder` holds sweep.html, sweep.csv and the runs."""
+
+    def __init__(self, figures: dict[str, Any], text: str, folder: str) -> None:
+        super().__init__(figures, text)
+        self.folder = folder
 
     def __repr__(self) -> str:
         return f"Sweep({self['command']}, {len(self['cases'])} cases)"
 
     def _repr_html_(self) -> str:
-        lines = [line for line in self._text.strip().split("\n\n")[0].splitlines()]
-        return f"<pre>{html.escape(chr(10).join(lines))}</pre>"
+        return html_page(_read(os.path.join(self.folder, "sweep.html")))
 
 
 class Report:
@@ -155,6 +217,4 @@ class Report:
         return f"Report({self.path!r})"
 
     def _repr_html_(self) -> str:
-        with open(self.path, encoding="utf-8") as file:
-            page = html.escape(file.read())
-        return f'<iframe srcdoc="{page}" style="width: 100%; height: 60em; border: 0"></iframe>'
+        return html_page(_read(self.path))

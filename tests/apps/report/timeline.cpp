@@ -1,4 +1,4 @@
-// Pages with the memory of one step, of `bench --timeline` and of runs.
+// Pages with the memory of one step, of `bench --timeline`, `plan --timeline` and of runs.
 #include "tests/apps/report/page.h"
 
 #include <algorithm>
@@ -68,6 +68,20 @@ TEST_CASE("bench: the timeline of a step under two policies") {
   CHECK(peak < told.at("by_purpose").at(0).at(0).get<double>());
   CHECK(run_command(folder, {"bench", "-c", "c.yaml", "--beside", "keep"}).code == 2);
   CHECK(run_command(folder, {"bench", "-c", "c.yaml", "--timeline", "page.html", "--beside", "nothing"}).code == 2);
+}
+
+TEST_CASE("plan: the timeline of a step under two policies") {
+  const TemporaryFolder folder(plain_vit);
+  const CommandResult result = run(
+      folder, {"plan", "-c", "c.yaml", "--policies", "keep,fixed:4", "--timeline", "page.html", "--json", "plan.json"});
+  check_says(result.out, "page.html");
+  const nlohmann::json told = evaluate(folder, "page.html", panel_state);
+  if (told.is_null()) return;
+  CHECK(told.at("labels") == nlohmann::json{"keep", "fixed:4"});
+  check_panel(told);
+  const nlohmann::json plans = read_json(folder / "plan.json");
+  for (std::size_t i = 0; i < 2; ++i)
+    CHECK(told.at("by_purpose").at(i).at(0) == plans.at(i).at("memory").at("peak").get<double>());
 }
 
 TEST_CASE("report: the timeline of a run's step") {

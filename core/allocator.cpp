@@ -210,7 +210,15 @@ class DeviceMemory {
   [[noreturn]] void exhausted(std::size_t asked, std::int64_t capacity) const {
     report_exhausted(device_, asked, capacity);
   }
-  void reserve(std::size_t) { base_ = backend_.reserve(device_.index, size()); }
+  void reserve(std::size_t asked) {
+    if (capacity_ == 0)
+      throw OutOfMemory(
+          static_cast<std::int64_t>(asked),
+          fmt::format("out of memory on {}: it has none left for tensors beside what CUDA and its "
+                      "libraries take: other programs hold it (nvidia-smi names them), or it is too small",
+                      name_of(device_)));
+    base_ = backend_.reserve(device_.index, size());
+  }
   bool commit(std::size_t begin, std::size_t end, std::size_t) { return backend_.commit(device_.index, begin, end); }
   void decommit(std::size_t begin, std::size_t end) noexcept { backend_.decommit(device_.index, begin, end); }
 

@@ -4,9 +4,12 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <thread>
 
 namespace lacuna {
 namespace {
@@ -53,10 +56,74 @@ CudaDevices find_cuda_devices() {
   try {
     const Backend& found = backend(Device::cuda);
     CudaDevices devices;
-    for (int i = 0; i < found.device_count(); ++i) devices.names.push_back(found.name(i));
+    for (int i = 0; i < found.device_count(); ++i) {
+      devices.names.push_back(found.name(i));
+      devices.identities.push_back(found.identity(i));
+    }
+    devices.left_out = found.left_out();
     return devices;
   } catch (const Error& error) {
-    return {.problem = error.what()};
+    return {.left_out = registered == nullptr ? std::vector<std::string>() : registered->left_out(),
+            .problem = error.what()};
+  }
+}
+
+std::string problem_of(Device device) {
+  try {
+    backend(device).stream(device.index);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::vector<std::string> CudaDevices::problems() const {
+  std::vector<std::string> all = left_out;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    Device device = Device::cuda;
+    device.index = static_cast<std::uint8_t>(i);
+    if (std::string problem = problem_of(device); !problem.empty()) all.push_back(std::move(problem));
+  }
+  return all;
+}
+
+namespace {
+struct WaitChecks {
+  std::mutex mutex;
+  std::vector<WaitCheck> all;
+  std::atomic<bool> any = false;
+};
+WaitChecks& wait_checks() {
+  static WaitChecks& checks = *new WaitChecks;  // never destroyed: streams are waited for as long as the process lives
+  return checks;
+}
+}  // namespace
+
+void watch_waits(WaitCheck check) {
+  WaitChecks& checks = wait_checks();
+  const std::lock_guard lock(checks.mutex);
+  checks.all.push_back(std::move(check));
+  checks.any = true;
+}
+bool waits_are_watched() { return wait_checks().any; }
+
+void wait_until(const std::function<bool()>& done) {
+  using Clock = std::chrono::steady_clock;
+  using namespace std::chrono_literals;
+  constexpr int eager = 100;
+  const Clock::time_point start = Clock::now();
+  Clock::time_point asked = start;
+  for (int tries = 0; !done(); ++tries) {
+    if (tries < eager)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(50us);
+    const Clock::time_point now = Clock::now();
+    if (now - asked < 10ms) continue;
+    asked = now;
+    WaitChecks& checks = wait_checks();
+    const std::lock_guard lock(checks.mutex);
+    for (const WaitCheck& check : checks.all) check(std::chrono::duration<double>(now - start).count());
   }
 }
 
@@ -67,22 +134,29 @@ void synchronize(Device device) {
 }
 
 namespace {
-constinit thread_local Stream side_stream = nullptr;  // set in a SideStreamScope
-}
+/// Of one device, in a SideStreamScope.
+struct SideStream {
+  Device device = Device::cpu;
+  Stream stream = nullptr;
+};
+constinit thread_local SideStream side_stream;
+}  // namespace
 
 Stream stream_of(Device device) {
   Backend& own = backend(device);
   const Stream stream = own.stream(device.index);  // makes the device the thread's current one
-  return side_stream == nullptr ? stream : side_stream;
+  return side_stream.stream != nullptr && side_stream.device == device ? side_stream.stream : stream;
 }
 
-SideStreamScope::SideStreamScope(Device device) : device_(device), outer_(side_stream) {
+SideStreamScope::SideStreamScope(Device device) : device_(device) {
+  expect(side_stream.stream == nullptr, "work is put on one side stream at a time");
   Backend& own = backend(device);
   const std::unique_ptr<StreamMark> before = own.mark(own.stream(device.index));
-  side_stream = own.side_stream(device.index);
-  own.wait_for(side_stream, *before);
+  const Stream side = own.side_stream(device.index);
+  own.wait_for(side, *before);
+  side_stream = {device, side};
 }
-SideStreamScope::~SideStreamScope() { side_stream = outer_; }
+SideStreamScope::~SideStreamScope() { side_stream = {}; }
 
 std::unique_ptr<StreamMark> SideStreamScope::mark() const {
   Backend& own = backend(device_);

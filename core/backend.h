@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,13 +35,18 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// Number of devices. 0: none is usable; `problem` says why.
+  /// Number of usable devices. 0: none is; `problem` says why.
   virtual int device_count() const = 0;
   virtual std::string problem() const = 0;
+  /// Devices that are there and cannot be used, each with the reason.
+  virtual std::vector<std::string> left_out() const = 0;
   /// The device's name, such as `NVIDIA H100 80GB HBM3`.
   virtual std::string name(int device) const = 0;
+  /// Tells the device, or the part of one, from all others of the machine: its UUID.
+  virtual std::string identity(int device) const = 0;
 
-  /// The device's stream. Makes the device current for this thread.
+  /// The device's stream. Makes the device current for this thread. Throws Error (the input's fault) if the device
+  /// cannot run the kernels of this build.
   virtual Stream stream(int device) = 0;
   /// A second stream of the device, for copies that overlap with its kernels.
   virtual Stream side_stream(int device) = 0;
@@ -85,10 +91,25 @@ Backend& backend(Device device);
 
 /// The cuda devices of this machine, or the reason why there are none.
 struct CudaDevices {
-  std::vector<std::string> names{};
+  std::vector<std::string> names{}, identities{};
+  std::vector<std::string> left_out{};  // devices that cannot be used, each with the reason
   std::string problem{};
+  /// `left_out`, and why the kernels of this build do not run on others. Takes the devices into use.
+  std::vector<std::string> problems() const;
 };
 CudaDevices find_cuda_devices();
+
+/// Why the kernels of this build do not run on the device; empty: they do. Takes the device into use.
+std::string problem_of(Device device);
+
+/// Asked about every ten milliseconds while the host waits for a device, with the seconds that it has waited. Throws
+/// where the work cannot end: another process takes part in it.
+using WaitCheck = std::function<void(double seconds)>;
+/// Adds a check for the life of the process.
+void watch_waits(WaitCheck check);
+bool waits_are_watched();
+/// Waits until `done`, and asks the checks meanwhile. The thread sleeps, since others prepare batches.
+void wait_until(const std::function<bool()>& done);
 
 /// Waits for all work queued on a cuda device; returns at once for other kinds.
 void synchronize(Device device);
@@ -110,7 +131,6 @@ class SideStreamScope {
 
  private:
   Device device_;
-  Stream outer_;
 };
 /// Kernels queued on the device's main stream after this call start once the work before `mark` is done.
 void wait_for(Device device, const StreamMark& mark);

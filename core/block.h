@@ -300,8 +300,9 @@ void run(Stream stream, std::int64_t blocks, const K& kernel) {
   if (blocks < 0 || blocks > 0x7fffffff) throw_launch_failed("it has more than 2^31 blocks");
 #ifdef __CUDACC__
   if constexpr (shared_bytes<K>() > 48 * 1024) {
-    static const cudaError_t raised = cudaFuncSetAttribute(entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                           static_cast<int>(shared_bytes<K>()));
+    // Each time: the attribute is one of the current device.
+    const cudaError_t raised = cudaFuncSetAttribute(entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                    static_cast<int>(shared_bytes<K>()));
     if (raised != cudaSuccess) throw_launch_failed(cudaGetErrorString(raised));
   }
   entry<K><<<static_cast<unsigned>(blocks), K::threads, shared_bytes<K>(), stream>>>(kernel);

@@ -4,6 +4,7 @@
 #include "core/tensor.h"
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -43,6 +44,8 @@ class Communicator {
   virtual std::unique_ptr<Communicator> duplicate() = 0;
   /// Names the next operations, for the error message about a rank that does not take part in them.
   virtual void describe(std::string_view /*operation*/) {}
+  /// Seconds after which a rank that does not take part ends all; infinite: never.
+  virtual double timeout() const { return std::numeric_limits<double>::infinity(); }
   /// Ends the processes of all ranks with this exit code.
   [[noreturn]] virtual void abort(int code) = 0;
 
@@ -59,7 +62,8 @@ class Communicator {
 };
 
 /// A communicator of the ranks of `host` that sends directly between their GPUs; this rank's is `device`. Collective.
-/// `host` must outlive it.
+/// `host` must outlive it. The GPUs are joined by the first call and stay so for the life of the process: a call before
+/// the first tensor of the device lets the library take its memory first.
 std::unique_ptr<Communicator> device_ranks(Device device, Communicator& host);
 
 /// The communicator of a single-process run. It sends nothing.

@@ -92,4 +92,12 @@ void convert(Stream stream, std::int64_t count, const void* from, DType from_typ
   }
 }
 
+const void* any_kernel() {
+#ifdef __CUDACC__
+  return reinterpret_cast<const void*>(&entry<Fill<std::uint32_t>>);
+#else
+  return nullptr;
+#endif
+}
+
 }  // namespace lacuna::cuda

@@ -47,7 +47,7 @@ struct Sections {
 /// The lifetime of MPI, from MPI_Init until the last communicator is destroyed.
 class World {
  public:
-  explicit World(double timeout) {
+  explicit World(double timeout) : timeout_(timeout) {
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
     if (provided < MPI_THREAD_MULTIPLE) {
@@ -66,22 +66,36 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
   Watch& watch() { return *watch_; }
+  double timeout() const { return timeout_; }
+  /// The lowest channel that no communicator has: all ranks make and destroy them in the same order.
+  int take_channel() {
+    const auto free = std::ranges::find(taken_, false);
+    if (free != taken_.end()) *free = true;
+    return static_cast<int>(free - taken_.begin());
+  }
+  void give_channel(int channel) {
+    if (channel < Watch::channels) taken_[static_cast<std::size_t>(channel)] = false;
+  }
 
  private:
+  double timeout_;
+  std::array<bool, Watch::channels> taken_{};
   std::unique_ptr<Watch> watch_;
 };
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// `channel` numbers the communicators of a run in the order of their creation.
-  MpiCommunicator(std::shared_ptr<World> world, MPI_Comm of, int channel)
-      : world_(std::move(world)), channel_(channel) {
+  MpiCommunicator(std::shared_ptr<World> world, MPI_Comm of)
+      : world_(std::move(world)), channel_(world_->take_channel()) {
     check(MPI_Comm_dup(of, &ranks_));
     MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(ranks_, &rank_);
     MPI_Comm_size(ranks_, &size_);
   }
-  ~MpiCommunicator() override { MPI_Comm_free(&ranks_); }
+  ~MpiCommunicator() override {
+    world_->give_channel(channel_);
+    MPI_Comm_free(&ranks_);
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -116,11 +130,9 @@ class MpiCommunicator final : public Communicator {
   void barrier() override {
     wait([&](MPI_Request* request) { return MPI_Ibarrier(ranks_, request); });
   }
-  std::unique_ptr<Communicator> duplicate() override {
-    static int channels = 0;
-    return std::make_unique<MpiCommunicator>(world_, ranks_, ++channels);
-  }
+  std::unique_ptr<Communicator> duplicate() override { return std::make_unique<MpiCommunicator>(world_, ranks_); }
   void describe(std::string_view operation) override { world_->watch().describe(channel_, operation); }
+  double timeout() const override { return world_->timeout(); }
   void abort(int code) override { Watch::end_all(code); }
 
  private:
@@ -154,7 +166,7 @@ class MpiCommunicator final : public Communicator {
 extern "C" {
 
 lacuna::Communicator* lacuna_mpi_open(double timeout) {
-  return new lacuna::MpiCommunicator(std::make_shared<lacuna::World>(timeout), MPI_COMM_WORLD, 0);
+  return new lacuna::MpiCommunicator(std::make_shared<lacuna::World>(timeout), MPI_COMM_WORLD);
 }
 
 const char* lacuna_mpi_version() {

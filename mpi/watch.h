@@ -19,7 +19,7 @@ namespace lacuna {
 /// the rank and the operation.
 class Watch {
  public:
-  static constexpr int channels = 4;  // channels that are watched separately
+  static constexpr int channels = 8;  // that are watched; no program has more communicators at once
 
   explicit Watch(double timeout);
   ~Watch();

@@ -118,9 +118,11 @@ std::string text_of(const MpiLibrary& mpi, const Launch& launch) {
   return fmt::format("{}; rank {} of {}, started by {}", found, launch.rank, launch.ranks, launch.launcher);
 }
 
-std::string text_of(const CudaDevices& cuda, const std::vector<CudaLibrary>& libraries) {
+std::string text_of(const CudaDevices& cuda, const std::vector<std::string>& problems,
+                    const std::vector<CudaLibrary>& libraries) {
   if (cuda.names.empty()) return cuda.problem;
   std::string text = fmt::format("{}", fmt::join(cuda.names, ", "));
+  for (const std::string& problem : problems) text += "; " + problem;
   for (const CudaLibrary& library : libraries)
     text += fmt::format("; {} {}", library.name, library.problem.empty() ? library.version : library.problem);
   return text;
@@ -129,6 +131,7 @@ std::string text_of(const CudaDevices& cuda, const std::vector<CudaLibrary>& lib
 ExitCode run(const Report& report) {
   const MpiLibrary mpi = find_mpi();
   const CudaDevices cuda = find_cuda_devices();
+  const std::vector<std::string> problems = cuda.problems();
   const std::vector<CudaLibrary> libraries = cuda.names.empty() ? std::vector<CudaLibrary>() : cuda_libraries();
   nlohmann::ordered_json libraries_json = nlohmann::json::array();
   for (const CudaLibrary& library : libraries)
@@ -150,7 +153,8 @@ ExitCode run(const Report& report) {
         {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
       {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
       {"threads", {{"processors", processors()}, {"used", threads()}, {"settings", openmp_settings()}}},
-      {"cuda", {{"devices", cuda.names}, {"problem", cuda.problem}, {"libraries", libraries_json}}},
+      {"cuda",
+       {{"devices", cuda.names}, {"unusable", problems}, {"problem", cuda.problem}, {"libraries", libraries_json}}},
       {"mpi", {{"version", mpi.version}, {"file", mpi.file}, {"problem", mpi.problem}}},
       {"launch", {{"launcher", launch.launcher}, {"rank", launch.rank}, {"ranks", launch.ranks}}},
       {"costs_file", costs_file().string()},
@@ -184,7 +188,7 @@ ExitCode run(const Report& report) {
   std::error_code ignored;
   line("costs for `auto`",
        std::filesystem::exists(costs_file(), ignored) ? costs_file().string() : "nominal; --calibrate measures them");
-  line("CUDA", text_of(cuda, libraries));
+  line("CUDA", text_of(cuda, problems, libraries));
   line("MPI", text_of(mpi, launch));
   line("compiler", json["build"]["compiler"]);
   for (const auto& [name, version] : json["libraries"].items()) line(name, version);

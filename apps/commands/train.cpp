@@ -127,11 +127,14 @@ class Train {
   /// Resolves and plans; returns the setup on `meta`, under the plan. What can be planned but not trained is refused
   /// first. `plan`: of the run that goes on.
   static std::unique_ptr<Setup> ready(Experiment& experiment, const fs::path& plan, Communicator& ranks) {
+    const bool chooses_device = experiment.train.device == "auto";
     experiment = on_ranks(std::move(experiment), ranks);
     on_each(ranks, [&] {
       if (experiment.train.device == "meta")
         reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
+      existing_device(experiment);
     });
+    join_gpus(experiment, ranks);
     settle_sizes(experiment, ranks);
     on_each(ranks, [&] {
       if (experiment.samples.size < experiment.train.batch_size)
@@ -140,7 +143,6 @@ class Train {
             "train.batch_size=auto finds a size",
             experiment.train.batch_size, experiment.data.name, experiment.samples.size);
       experiment = resolve(std::move(experiment));
-      existing_device(experiment);
     });
     std::unique_ptr<Setup> setup = setup_to_plan(experiment);
     plan_memory_together(*setup, experiment, plan, ranks);
@@ -148,6 +150,9 @@ class Train {
     if (ranks.rank() == 0) {
       warn_if_crowded();
       if (available_device(experiment) == Device::cpu) note_if_shared(experiment.train.precision);
+      if (chooses_device && experiment.train.device == "cpu")
+        for (const std::string& problem : find_cuda_devices().problems())
+          print_error(fmt::format("lacuna: note: training on the CPU, since a GPU cannot be used: {}\n", problem));
     }
     return setup;
   }

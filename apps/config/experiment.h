@@ -22,7 +22,7 @@ struct Experiment : Configuration {
   struct Process {
     int rank = 0, ranks = 1;
     int on_machine = 1;  // ranks that share this machine's memory
-    int index_on_machine = 0;
+    int gpu = 0;         // of those that this rank sees
   };
 
   DatasetInfo samples{};             // of the training split

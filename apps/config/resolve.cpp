@@ -120,7 +120,7 @@ bool trains_on_features(const Configuration& configuration) {
 Device device_of(const Experiment& experiment) {
   Device device = device_named(experiment.train.device).value_or(Device::cpu);  // `auto` before it is settled
   if (device.kind == DeviceKind::cuda && experiment.process.ranks > 1)
-    device.index = static_cast<std::uint8_t>(experiment.process.index_on_machine);
+    device.index = static_cast<std::uint8_t>(experiment.process.gpu);
   return device;
 }
 
@@ -138,7 +138,7 @@ Device existing_device(const Experiment& experiment) {
 Device available_device(const Configuration& configuration) {
   const Device device = device_named(configuration.train.device).value_or(Device::cuda);
   if (device.kind != DeviceKind::cuda) return device;
-  return device.index < std::ssize(find_cuda_devices().names) ? device : Device::cpu;
+  return device.index < std::ssize(find_cuda_devices().names) && problem_of(device).empty() ? device : Device::cpu;
 }
 
 DType precision_type(const std::string& precision, Device device) {

@@ -4,6 +4,7 @@
 #include "apps/train/machine_costs.h"
 #include "apps/train/planning.h"
 #include "apps/train/run_record.h"
+#include "core/backend.h"
 #include "core/collectives.h"
 #include "core/error.h"
 #include "core/launch.h"
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -40,27 +42,49 @@ void let_rank_0_tell(int rank) {
   std::_Exit(code);
 }
 
+/// What a rank has on its machine.
+struct SeenByRank {
+  std::string host;
+  std::string processors;         // cpu_set_t
+  std::vector<std::string> gpus;  // identities of those that it sees
+};
+void to_json(nlohmann::json& json, const SeenByRank& place) {
+  json = {{"host", place.host},
+          {"processors", std::vector<std::uint8_t>(place.processors.begin(), place.processors.end())},
+          {"gpus", place.gpus}};
+}
+SeenByRank seen_in(const nlohmann::json& json) {
+  const auto bytes = json.at("processors").get<std::vector<std::uint8_t>>();
+  return {json.at("host"), {bytes.begin(), bytes.end()}, json.at("gpus")};
+}
+
 struct Machine {
   int ranks = 0;       // on this machine
-  int index = 0;       // of this rank among them
   int processors = 1;  // of this rank: those that it may run on, shared with the ranks that may run on them too
+  std::string name{};
+  std::vector<std::vector<std::string>> gpus{};     // that each of its ranks sees
+  int index = 0;                                    // of this rank among them
+  bool all_see_gpus = true, some_see_gpus = false;  // of the ranks on all machines
 };
-Machine machine_of_rank(Communicator& ranks) {
-  cpu_set_t mine{};
-  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) std::memset(&mine, 0xff, sizeof mine);  // shared with all
-  std::string text(sizeof mine, '\0');
-  std::memcpy(text.data(), &mine, sizeof mine);
+Machine machine_of_rank(Communicator& ranks, bool with_gpus) {
+  cpu_set_t set{};
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) std::memset(&set, 0xff, sizeof set);  // shared with all
+  SeenByRank mine{.host = host_name(), .processors = std::string(sizeof set, '\0'), .gpus = {}};
+  std::memcpy(mine.processors.data(), &set, sizeof set);
+  if (with_gpus) mine.gpus = find_cuda_devices().identities;
   int sharing = 0;
-  Machine machine;
-  const std::vector<std::string> all = all_gather_texts(ranks, text + host_name());
+  Machine machine{.name = mine.host};
+  const std::vector<std::string> all = all_gather_texts(ranks, nlohmann::json(mine).dump());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    const std::string& other = all[rank];
-    if (other.substr(sizeof mine) != host_name()) continue;
+    const SeenByRank other = seen_in(nlohmann::json::parse(all[rank]));
+    (other.gpus.empty() ? machine.all_see_gpus = false : machine.some_see_gpus = true);
+    if (other.host != mine.host) continue;
     if (static_cast<int>(rank) == ranks.rank()) machine.index = machine.ranks;
     ++machine.ranks;
+    machine.gpus.push_back(other.gpus);
     cpu_set_t theirs, both;
-    std::memcpy(&theirs, other.data(), sizeof theirs);
-    CPU_AND(&both, &mine, &theirs);
+    std::memcpy(&theirs, other.processors.data(), sizeof theirs);
+    CPU_AND(&both, &set, &theirs);
     sharing += CPU_COUNT(&both) > 0 ? 1 : 0;
   }
   machine.processors = std::max(1, processors() / std::max(sharing, 1));
@@ -131,6 +155,31 @@ Experiment as_rank(Experiment experiment, int rank, int count) {
   return experiment;
 }
 
+int gpu_of_rank(const std::vector<std::vector<std::string>>& seen, int index, const std::string& machine) {
+  std::vector<std::string> taken;
+  int number = 0;
+  for (int rank = 0; rank <= index; ++rank) {
+    const std::vector<std::string>& own = seen[static_cast<std::size_t>(rank)];
+    const auto free =
+        std::ranges::find_if(own, [&](const std::string& gpu) { return std::ranges::find(taken, gpu) == taken.end(); });
+    if (free == own.end())
+      reject(
+          "train.device: each rank takes a GPU of its own: {} ranks on {} see {} between them. Start as many ranks as "
+          "there are GPUs, or show each rank one of its own (CUDA_VISIBLE_DEVICES, srun --gpus-per-task=1)",
+          seen.size(), machine, taken.size());
+    taken.push_back(*free);
+    number = static_cast<int>(free - own.begin());
+  }
+  return number;
+}
+
+void join_gpus(const Experiment& experiment, Communicator& ranks) {
+  if (ranks.size() == 1 || device_of(experiment).kind != DeviceKind::cuda) return;
+  ranks.describe("joining the GPUs");
+  const Device device = existing_device(experiment);
+  device_ranks(device, ranks);
+}
+
 Experiment on_ranks(Experiment experiment, Communicator& ranks) {
   if (ranks.size() == 1) return experiment;
   ranks.describe("start");
@@ -147,9 +196,14 @@ Experiment on_ranks(Experiment experiment, Communicator& ranks) {
     if (all[rank] != all.front())
       reject("the configuration of rank {} differs from that of rank 0: `{}`, expected `{}`", rank,
              first_difference(all[rank], all.front()), first_difference(all.front(), all[rank]));
-  const Machine machine = machine_of_rank(ranks);
+  std::string& device = experiment.train.device;
+  const Machine machine = machine_of_rank(ranks, device == "auto" || device.starts_with("cuda"));
   experiment.process.on_machine = machine.ranks;
-  experiment.process.index_on_machine = machine.index;
+  if (device == "auto") device = machine.some_see_gpus ? "cuda" : "cpu";
+  on_each(ranks, [&] {
+    if (device == "cuda" && machine.all_see_gpus)
+      experiment.process.gpu = gpu_of_rank(machine.gpus, machine.index, machine.name);
+  });
   std::int64_t& threads = experiment.train.threads;
   if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) threads = machine.processors;
   return experiment;

@@ -31,4 +31,12 @@ Experiment on_ranks(Experiment experiment, Communicator& ranks);
 void plan_memory_together(Setup& setup, Experiment& experiment, const std::filesystem::path& recorded,
                           Communicator& ranks);
 
+/// The GPU that a rank takes, by its number among those that it sees: the first that no rank before it on the machine
+/// takes. seen[r]: identities of the GPUs that rank r of the machine sees: all, or one each. Too few are the input's
+/// fault.
+int gpu_of_rank(const std::vector<std::vector<std::string>>& seen, int index, const std::string& machine);
+
+/// Joins the GPUs of several ranks, before the first tensor: the library's buffers come first. Collective.
+void join_gpus(const Experiment& experiment, Communicator& ranks);
+
 }  // namespace lacuna::apps

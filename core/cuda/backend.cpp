@@ -3,11 +3,14 @@
 #include "core/backend.h"
 
 #include "core/cuda/staging.h"
+#include "core/cuda/visible_devices.h"
 #include "core/error.h"
+#include "core/tensor_cuda.h"
 
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -39,6 +42,7 @@ struct Driver {
   decltype(&cuMemSetAccess) set_access = find<decltype(&cuMemSetAccess)>("cuMemSetAccess");
   decltype(&cuMemUnmap) unmap = find<decltype(&cuMemUnmap)>("cuMemUnmap");
   decltype(&cuMemRelease) release = find<decltype(&cuMemRelease)>("cuMemRelease");
+  decltype(&cuDeviceGetUuid) uuid = find<decltype(&cuDeviceGetUuid)>("cuDeviceGetUuid_v2");  // of a part under MIG
 
   template <class F>
   static F find(const char* name) {
@@ -106,28 +110,37 @@ struct Open {
 
 class Cuda final : public Backend {
  public:
-  int device_count() const override {
-    int count = 0;
-    return cudaGetDeviceCount(&count) == cudaSuccess ? std::min(count, max_devices) : 0;
-  }
+  int device_count() const override { return static_cast<int>(usable().numbers.size()); }
   std::string problem() const override {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaErrorInsufficientDriver)
       return "the NVIDIA driver is missing, or older than CUDA " + version(CUDART_VERSION) + " needs";
-    return error == cudaSuccess ? "no GPU was found" : cudaGetErrorString(error);
+    if (error != cudaSuccess) return cudaGetErrorString(error);
+    return left_out().empty() ? "no GPU was found" : fmt::format("{}", fmt::join(left_out(), "; "));
   }
-  std::string name(int device) const override {
-    cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, device), "properties of the device");
-    return properties.name;
+  std::vector<std::string> left_out() const override { return usable().left_out; }
+  std::string name(int device) const override { return properties(number_of(device)).name; }
+  std::string identity(int device) const override {
+    CUuuid uuid{};
+    if (driver().uuid(&uuid, number_of(device)) != CUDA_SUCCESS) fail("cuda: the driver tells no UUID of a device");
+    std::string text;
+    for (const char byte : uuid.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    return text;
   }
 
   Stream stream(int device) override { return made(device, &Open::stream); }
   Stream side_stream(int device) override { return made(device, &Open::side); }
   void synchronize(Stream stream) override {
     if (captured(stream) != nullptr) throw_waits_while_captured();
-    check(cudaStreamSynchronize(stream), "waiting for the device");
+    if (waits_are_watched())
+      wait_until([&] {
+        const cudaError_t state = cudaStreamQuery(stream);
+        if (state != cudaErrorNotReady) check(state, "waiting for the device");
+        return state == cudaSuccess;
+      });
+    else
+      check(cudaStreamSynchronize(stream), "waiting for the device");
   }
   std::unique_ptr<StreamMark> mark(Stream stream) override { return std::make_unique<Event>(stream); }
   void wait_for(Stream stream, const StreamMark& mark) override { static_cast<const Event&>(mark).precede(stream); }
@@ -138,8 +151,7 @@ class Cuda final : public Backend {
   void copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override {
     if (Graph* const graph = captured(stream); graph != nullptr) {
       from = graph->keep(from, bytes);
-    } else if (const auto own = std::ranges::find(open_, stream, &Open::stream);
-               own != open_.end() && bytes >= Staging::worthwhile) {
+    } else if (Open* const own = bytes >= Staging::worthwhile ? opened(stream) : nullptr; own != nullptr) {
       const cudaError_t copied = own->staging.copy(stream, to, from, bytes);
       if (copied != cudaErrorMemoryAllocation) return check(copied, "copying to the device");
     }
@@ -147,6 +159,7 @@ class Cuda final : public Backend {
   }
   void copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override {
     if (captured(stream) != nullptr) throw_waits_while_captured();
+    if (waits_are_watched()) synchronize(stream);  // the copy to pageable memory waits, and asks nobody
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "copying from the device");
     synchronize(stream);
   }
@@ -184,14 +197,14 @@ class Cuda final : public Backend {
 
   std::int64_t capacity(int device) const override {
     std::size_t free = 0, total = 0;
-    check(cudaSetDevice(device), "choosing the device");
+    choose(device);
     check(cudaMemGetInfo(&free, &total), "asking for the free memory");
     const std::int64_t left = static_cast<std::int64_t>(free) - beside_tensors, whole = piece;
     return std::max<std::int64_t>(left, 0) / whole * whole;
   }
 
   std::byte* reserve(int device, std::size_t bytes) override {
-    check(cudaSetDevice(device), "choosing the device");
+    choose(device);
     Open& own = open_[static_cast<std::size_t>(device)];
     CUdeviceptr base = 0;
     if (driver().reserve(&base, bytes, piece, 0, 0) != CUDA_SUCCESS)
@@ -221,22 +234,68 @@ class Cuda final : public Backend {
   }
 
  private:
+  /// The devices of the driver that this process sees, which do not change while it lives.
+  static const UsableDevices& usable() {
+    static const UsableDevices devices = [] {
+      int count = 0;
+      std::vector<VisibleDevice> visible;
+      if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+      for (int number = 0; number < count; ++number) {
+        const cudaDeviceProp device = properties(number);
+        visible.push_back({device.name, device.major, device.minor});
+      }
+      UsableDevices found = usable_devices(visible);
+      if (found.numbers.size() > max_devices) found.numbers.resize(max_devices);
+      return found;
+    }();
+    return devices;
+  }
+  /// The driver's number of a device.
+  static int number_of(int device) { return usable().numbers.at(static_cast<std::size_t>(device)); }
+  static cudaDeviceProp properties(int number) {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, number), "properties of the device");
+    return properties;
+  }
+  static void choose(int device) { check(cudaSetDevice(number_of(device)), "choosing the device"); }
+
   Stream made(int device, Stream Open::*which) {
-    check(cudaSetDevice(device), "choosing the device");
+    choose(device);
     Stream& stream = open_[static_cast<std::size_t>(device)].*which;
     const std::lock_guard lock(mutex_);
-    if (stream == nullptr) check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    if (stream == nullptr) {
+      refuse_without_code(device);
+      check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    }
     return stream;
   }
-  Open& of(Stream stream) {
+  /// The driver may make no code of this build's PTX: nvcc was newer than it.
+  static void refuse_without_code(int device) {
+    cudaFuncAttributes of_kernel{};
+    const cudaError_t error = cudaFuncGetAttributes(&of_kernel, any_kernel());
+    if (error == cudaSuccess) return;
+    cudaGetLastError();
+    const cudaDeviceProp is = properties(number_of(device));
+    reject(
+        "cuda: {} (compute capability {}.{}) cannot run the kernels of this build: {}. Build with "
+        "-DLACUNA_CUDA_ARCHITECTURES=native, or install a driver for CUDA {} or newer",
+        is.name, is.major, is.minor, cudaGetErrorString(error), version(CUDART_VERSION));
+  }
+  /// Null: none of the devices' own streams.
+  Open* opened(Stream stream) {
+    const std::lock_guard lock(mutex_);
     const auto own = std::ranges::find(open_, stream, &Open::stream);
-    expect(own != open_.end(), "a stream is none of the backend's");
+    return own == open_.end() ? nullptr : &*own;
+  }
+  Open& of(Stream stream) {
+    Open* const own = opened(stream);
+    expect(own != nullptr, "a stream is none of the backend's");
     return *own;
   }
   /// The graph in which the stream's work is captured; null if there is no capture.
   Graph* captured(Stream stream) {
-    const auto own = std::ranges::find(open_, stream, &Open::stream);
-    return own == open_.end() ? nullptr : own->captured.get();  // side streams are not captured
+    Open* const own = opened(stream);
+    return own == nullptr ? nullptr : own->captured.get();  // side streams are not captured
   }
 
   static std::string version(int number) {
@@ -246,7 +305,7 @@ class Cuda final : public Backend {
   static bool map(int device, Open& own, std::size_t index) {
     CUmemAllocationProp kind{};
     kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, number_of(device)};
     CUmemGenericAllocationHandle memory = 0;
     const CUresult created = driver().create(&memory, piece, &kind, 0);
     if (created == CUDA_ERROR_OUT_OF_MEMORY) return false;

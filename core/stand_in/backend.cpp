@@ -7,9 +7,11 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,7 +42,9 @@ class StandIn final : public Backend {
  public:
   int device_count() const override { return devices; }
   std::string problem() const override { return {}; }
+  std::vector<std::string> left_out() const override { return {}; }
   std::string name(int) const override { return "stand-in"; }
+  std::string identity(int device) const override { return "stand-in " + std::to_string(device); }
 
   Stream stream(int device) override { return &streams_[static_cast<std::size_t>(device)]; }
   Stream side_stream(int device) override { return &side_streams_[static_cast<std::size_t>(device)]; }
@@ -85,7 +89,11 @@ class StandIn final : public Backend {
     return std::make_unique<Work>(std::move(*work));
   }
 
-  std::int64_t capacity(int) const override { return std::int64_t{8} << 30; }
+  std::int64_t capacity(int) const override {
+    const char* const bytes = std::getenv("LACUNA_STAND_IN_BYTES");
+    return bytes == nullptr ? std::int64_t{8} << 30
+                            : std::atoll(bytes) / static_cast<int>(piece) * static_cast<int>(piece);
+  }
   std::byte* reserve(int device, std::size_t bytes) override {
     void* const range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) fail("the stand-in cannot reserve {} bytes of addresses", bytes);

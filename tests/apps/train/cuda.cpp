@@ -1,4 +1,6 @@
 // Training on a GPU, which the stand-in is here: it computes on the CPU what kernels for CUDA say.
+#include "apps/train/ranks.h"
+#include "core/error.h"
 #include "tests/apps/train/train_run.h"
 
 #include <cmath>
@@ -48,6 +50,29 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 }  // namespace
+
+TEST_CASE("ranks: each takes a GPU of its own, whether all are shown to it or one") {
+  const auto gpu = [](const std::vector<std::vector<std::string>>& seen, int rank) {
+    return apps::gpu_of_rank(seen, rank, "node1");
+  };
+  const std::vector<std::string> all{"a", "b", "c"};
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(gpu({all, all, all}, rank) == rank);
+    CHECK(gpu({{"a"}, {"b"}, {"c"}}, rank) == 0);  // srun --gpus-per-task=1, a part under MIG
+  }
+  CHECK(gpu({{"a", "b"}, {"a", "b"}, {"c", "d"}, {"c", "d"}}, 3) == 1);  // two containers of one host name
+  CHECK_THROWS_AS(gpu({{"a"}, {"a"}}, 1), Error);
+  CHECK_THROWS_AS(gpu({all, all, all, all}, 3), Error);
+}
+
+TEST_CASE("cuda: a device without memory for tensors is refused before training, with what is missing") {
+  const StandIn stand_in;
+  ::setenv("LACUNA_STAND_IN_BYTES", "0", 1);
+  const TemporaryFolder folder(vit);
+  const CommandResult result = run_command(folder, train({"output.dir=a", "train.device=cuda"}));
+  ::unsetenv("LACUNA_STAND_IN_BYTES");
+  CHECK(result.code == 2);
+}
 
 TEST_CASE("train on cuda: losses are the CPU's up to rounding, and `exact` has the bits of `keep`") {
   const StandIn stand_in;

@@ -1,0 +1,156 @@
+// What becomes of a run whose NCCL fails or hangs.
+#include "core/allocator.h"
+#include "core/backend.h"
+#include "core/communicator.h"
+#include "core/error.h"
+#include "tests/libraries/nccl/library.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+/// A device whose work ends when the test says so.
+class Device0 final : public Backend {
+ public:
+  bool is_done = true;
+
+  int device_count() const override { return max_devices; }
+  std::string problem() const override { return {}; }
+  std::vector<std::string> left_out() const override { return {}; }
+  std::string name(int) const override { return "test"; }
+  std::string identity(int) const override { return "test"; }
+  Stream stream(int) override { return nullptr; }
+  Stream side_stream(int) override { return nullptr; }
+  void synchronize(Stream) override {
+    wait_until([this] { return is_done; });
+  }
+  std::unique_ptr<StreamMark> mark(Stream) override { return nullptr; }
+  void wait_for(Stream, const StreamMark&) override {}
+  void copy(Stream, void*, const void*, std::size_t) override {}
+  void copy_in(Stream, void*, const void*, std::size_t) override {}
+  void copy_out(Stream, void*, const void*, std::size_t) override {}
+  void copy_out_later(Stream, void*, const void*, std::size_t) override {}
+  void copy_in_later(Stream, void*, const void*, std::size_t) override {}
+  bool pin(void*, std::size_t) override { return true; }
+  void unpin(void*) noexcept override {}
+  void set_to_zero(Stream, void*, std::size_t) override {}
+  void begin_capture(Stream) override {}
+  std::unique_ptr<StreamGraph> end_capture(Stream) override { return nullptr; }
+  std::int64_t capacity(int) const override { return 0; }
+  std::byte* reserve(int, std::size_t) override { return nullptr; }
+  bool commit(int, std::size_t, std::size_t) override { return true; }
+  void decommit(int, std::size_t, std::size_t) noexcept override {}
+};
+Device0& device() {
+  static Device0& one = *new Device0;
+  return one;
+}
+const RegisterBackend registered{device()};
+
+constexpr int remote_error = 6;  // ncclRemoteError
+
+/// Rank 0 of two, alone: what it sends goes nowhere.
+class Host final : public Communicator {
+ public:
+  explicit Host(double timeout) : timeout_(timeout) {}
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  double timeout() const override { return timeout_; }
+  void broadcast(std::span<std::byte>, int) override {}
+  void all_gather(std::span<const std::byte>, std::span<std::byte>) override {}
+  void all_to_all(std::span<const std::byte>, std::span<const Section>, std::span<std::byte>,
+                  std::span<const Section>) override {}
+  void barrier() override {}
+  std::unique_ptr<Communicator> duplicate() override { return std::make_unique<Host>(timeout_); }
+  void abort(int code) override { std::_Exit(code); }
+
+ private:
+  double timeout_;
+};
+
+/// NCCL's state, with the test's library in the place of the real one.
+test::NcclState& nccl() {
+  static test::NcclState* const state = [] {
+    void* const library = dlopen(LACUNA_TEST_NCCL, RTLD_NOW | RTLD_GLOBAL);  // the first of that name is opened
+    REQUIRE(library != nullptr);
+    return reinterpret_cast<test::NcclState* (*)()>(dlsym(library, "nccl_state_of_test"))();
+  }();
+  device().is_done = true;
+  *state = {};
+  return *state;
+}
+
+Device gpu(int index) {
+  Device device = Device::cuda;
+  device.index = static_cast<std::uint8_t>(index);
+  return device;
+}
+
+}  // namespace
+
+TEST_CASE("nccl: the GPUs are joined once, before any tensor; a rank that fails leaves them without waiting") {
+  test::NcclState& state = nccl();
+  Host host(60);
+  {
+    const std::unique_ptr<Communicator> ranks = device_ranks(gpu(0), host), again = device_ranks(gpu(0), host);
+    const std::unique_ptr<Communicator> channel = ranks->duplicate();
+    CHECK(state.joined == 1);
+  }
+  CHECK(state.destroyed == 0);  // it waits for the other ranks of the machine
+  CHECK(state.open_groups == 0);
+}
+
+TEST_CASE("nccl: an error of a GPU or a link ends the wait with its reason") {
+  test::NcclState& state = nccl();
+  Host host(60);
+  const std::unique_ptr<Communicator> ranks = device_ranks(gpu(1), host);
+  device().is_done = false;
+  state.async_error = remote_error;
+  CHECK_THROWS_WITH_AS(ranks->barrier(), doctest::Contains("the link to rank 1 is down"), Error);
+  CHECK(state.aborted > 0);  // its kernels would wait for ever
+  device().is_done = true;
+  ranks->barrier();  // the end of a run asks no communicator that is gone
+}
+
+TEST_CASE("nccl: work that waits longer than --rank-timeout ends the run") {
+  test::NcclState& state = nccl();
+  Host host(0.05);
+  const std::unique_ptr<Communicator> ranks = device_ranks(gpu(2), host);
+  device().is_done = false;
+  CHECK_THROWS_AS(ranks->barrier(), Error);
+  CHECK(state.aborted == 1);
+}
+
+TEST_CASE("nccl: a group of sends of which one fails is ended") {
+  test::NcclState& state = nccl();
+  Host host(60);
+  const std::unique_ptr<Communicator> ranks = device_ranks(gpu(3), host);
+  state.send_error = remote_error;
+  std::array<std::byte, 16> send{}, receive{};
+  CHECK_THROWS_AS(ranks->all_to_all(send, receive), Error);
+  CHECK(state.open_groups == 0);
+}
+
+}  // namespace lacuna
+
+extern "C" {
+
+cudaError_t __wrap_cudaMalloc(void** memory, std::size_t bytes) {
+  *memory = std::malloc(bytes);
+  return cudaSuccess;
+}
+cudaError_t __wrap_cudaFree(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -85,7 +85,13 @@ class Kept {
     return load(values_ + first, count_ - first, in_packs_ && first + 8 <= count_);
   }
   LACUNA_DEVICE Eight at_row(std::int64_t row, std::int64_t width, std::int64_t first) const {
-    return load(values_ + row * width + first, width - first, in_packs_ && width % 8 == 0);
+    return load(values_ + row * width + first, width - first, in_packs(width));
+  }
+  /// Whether pack_at_row() reads rows of `width` elements.
+  LACUNA_DEVICE bool in_packs(std::int64_t width) const { return in_packs_ && width % 8 == 0; }
+  /// at_row() without a branch, so that loads of several rows are under way at once.
+  LACUNA_DEVICE Eight pack_at_row(std::int64_t row, std::int64_t width, std::int64_t first) const {
+    return load_eight(values_ + row * width + first);
   }
 
  private:

@@ -45,6 +45,22 @@ LACUNA_DEVICE inline std::uint32_t eight_bits(const std::uint8_t* bits, std::int
   return found;
 }
 
+/// Calls `use(load(row))` for rows begin, begin + step, … in order. The loads of `together` rows are under way at once:
+/// a thread that waits for each does not keep the memory busy.
+template <int together, class Load, class Use>
+LACUNA_DEVICE inline void for_rows(std::int64_t begin, std::int64_t end, std::int64_t step, const Load& load,
+                                   const Use& use) {
+  std::int64_t row = begin;
+  for (; row + (together - 1) * step < end; row += together * step) {
+    decltype(load(row)) loaded[together];
+#pragma unroll
+    for (int i = 0; i < together; ++i) loaded[i] = load(row + i * step);
+#pragma unroll
+    for (int i = 0; i < together; ++i) use(loaded[i]);
+  }
+  for (; row < end; row += step) use(load(row));
+}
+
 template <class T>
 struct SumStatistics {
   static constexpr int threads = 256;
@@ -56,15 +72,20 @@ struct SumStatistics {
     if (own.part >= parts) return;
     const Eight start = x.at_row(0, channels, own.channel);
     Eight sum{}, squares{};
-    for (std::int64_t row = own.part; row < rows; row += parts) {
-      const Eight values = x.at_row(row, channels, own.channel);
+    const auto add = [&](const Eight& values) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const float d = values[i] - start[i];
         sum[i] += d;
         squares[i] += d * d;
       }
-    }
+    };
+    if (x.in_packs(channels))
+      for_rows<4>(
+          own.part, rows, parts, [&](std::int64_t row) { return x.pack_at_row(row, channels, own.channel); }, add);
+    else
+      for_rows<1>(
+          own.part, rows, parts, [&](std::int64_t row) { return x.at_row(row, channels, own.channel); }, add);
     partial.set_row(own.part * 2, channels, own.channel, sum);
     partial.set_row(own.part * 2 + 1, channels, own.channel, squares);
   }
@@ -195,17 +216,44 @@ struct GatedRows {
   LACUNA_DEVICE Eight x_at(std::int64_t row, std::int64_t c) const {
     return what.reads_x ? x.at_row(row, what.channels, c) : Eight{};
   }
-  LACUNA_DEVICE Eight g_at(std::int64_t row, std::int64_t c, const Eight& in, const Normalized& normalized) const {
-    Eight g = dy.at_row(row, what.channels, c);
+  /// x and dy of a row, and the bits of its gate.
+  struct Row {
+    Eight x, dy;
+    std::uint32_t bits;
+  };
+  /// Whether load() reads rows.
+  LACUNA_DEVICE bool in_packs() const {
+    if constexpr (std::is_same_v<Read, Kept<T>>)
+      return what.reads_x && what.gate != NormGate::values && x.in_packs(what.channels) && dy.in_packs(what.channels);
+    else
+      return false;
+  }
+  LACUNA_DEVICE Row load(std::int64_t row, std::int64_t c) const {
+    Row loaded{Eight{}, dy.pack_at_row(row, what.channels, c), 0};
+    if constexpr (std::is_same_v<Read, Kept<T>>) loaded.x = x.pack_at_row(row, what.channels, c);
+    if (what.gate == NormGate::bits)
+      loaded.bits = static_cast<const std::uint8_t*>(what.signs)[((what.first_row + row) * what.channels + c) / 8];
+    return loaded;
+  }
+  /// dy behind a gate other than `values`.
+  LACUNA_DEVICE Eight gated(const Row& row, const Normalized& normalized) const {
+    Eight g = row.dy;
     if (what.gate == NormGate::normalized) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) g[i] = normalized(in[i], i) > 0 ? g[i] : 0.0F;
+      for (int i = 0; i < 8; ++i) g[i] = normalized(row.x[i], i) > 0 ? g[i] : 0.0F;
     } else if (what.gate == NormGate::bits) {
-      const std::uint32_t bits = eight_bits(static_cast<const std::uint8_t*>(what.signs),
-                                            (what.first_row + row) * what.channels + c, what.channels - c);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) g[i] = (bits >> i & 1U) != 0 ? g[i] : 0.0F;
-    } else if (what.gate == NormGate::values) {
+      for (int i = 0; i < 8; ++i) g[i] = (row.bits >> i & 1U) != 0 ? g[i] : 0.0F;
+    }
+    return g;
+  }
+  LACUNA_DEVICE Eight g_at(std::int64_t row, std::int64_t c, const Eight& in, const Normalized& normalized) const {
+    Row own{in, dy.at_row(row, what.channels, c), 0};
+    if (what.gate == NormGate::bits)
+      own.bits = eight_bits(static_cast<const std::uint8_t*>(what.signs), (what.first_row + row) * what.channels + c,
+                            what.channels - c);
+    Eight g = gated(own, normalized);
+    if (what.gate == NormGate::values) {
       const Eight signs = values.at_row(row, what.channels, c);
 #pragma unroll
       for (int i = 0; i < 8; ++i) g[i] = signs[i] > 0 ? g[i] : 0.0F;
@@ -227,14 +275,23 @@ struct SumGradients {
     const Normalized normalized(in.what.of, channels, own.channel);
     Eight sum = partial.at_row(own.part * 2, channels, own.channel);
     Eight sum_with_x = partial.at_row(own.part * 2 + 1, channels, own.channel);
-    for (std::int64_t row = (own.part - in.what.first_row % parts + parts) % parts; row < in.what.rows; row += parts) {
-      const Eight x = in.x_at(row, own.channel), g = in.g_at(row, own.channel, x, normalized);
+    const auto add = [&](const Eight& x, const Eight& g) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         sum[i] += g[i];
         sum_with_x[i] = fmaf(g[i], x[i] - normalized.mean[i], sum_with_x[i]);
       }
-    }
+    };
+    const std::int64_t begin = (own.part - in.what.first_row % parts + parts) % parts;
+    if (in.in_packs())
+      for_rows<2>(
+          begin, in.what.rows, parts, [&](std::int64_t row) { return in.load(row, own.channel); },
+          [&](const auto& row) { add(row.x, in.gated(row, normalized)); });
+    else
+      for (std::int64_t row = begin; row < in.what.rows; row += parts) {
+        const Eight x = in.x_at(row, own.channel);
+        add(x, in.g_at(row, own.channel, x, normalized));
+      }
     partial.set_row(own.part * 2, channels, own.channel, sum);
     partial.set_row(own.part * 2 + 1, channels, own.channel, sum_with_x);
   }

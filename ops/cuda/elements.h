@@ -55,14 +55,30 @@ LACUNA_DEVICE inline Pack<T, pack_size<T>> packed(const float* values) {
   }
 }
 
+/// Eight elements as they lie. Unlike an Eight, it can be loaded long before a thread waits for it.
+template <class T>
+struct RawEight {
+  static constexpr int n = pack_size<T>;
+  Pack<T, n> packs[8 / n];
+  LACUNA_DEVICE Eight values() const {
+    Eight eight;
+#pragma unroll
+    for (int p = 0; p < 8 / n; ++p) unpack(packs[p], eight.values + p * n);
+    return eight;
+  }
+};
 /// Eight elements at an address that is aligned to 16.
 template <class T>
-LACUNA_DEVICE inline Eight load_eight(const T* from) {
+LACUNA_DEVICE inline RawEight<T> load_raw(const T* from) {
   constexpr int n = pack_size<T>;
-  Eight eight;
+  RawEight<T> raw;
 #pragma unroll
-  for (int p = 0; p < 8 / n; ++p) unpack(load_pack<n>(from + p * n), eight.values + p * n);
-  return eight;
+  for (int p = 0; p < 8 / n; ++p) raw.packs[p] = load_pack<n>(from + p * n);
+  return raw;
+}
+template <class T>
+LACUNA_DEVICE inline Eight load_eight(const T* from) {
+  return load_raw(from).values();
 }
 template <class T>
 LACUNA_DEVICE inline void store_eight(T* to, const Eight& eight) {
@@ -92,6 +108,16 @@ class Kept {
   /// at_row() without a branch, so that loads of several rows are under way at once.
   LACUNA_DEVICE Eight pack_at_row(std::int64_t row, std::int64_t width, std::int64_t first) const {
     return load_eight(values_ + row * width + first);
+  }
+  /// at_row() that does not wait.
+  using Raw = RawEight<T>;
+  LACUNA_DEVICE Raw raw_at_row(std::int64_t row, std::int64_t width, std::int64_t first) const {
+    if (in_packs(width)) return load_raw(values_ + row * width + first);
+    Raw raw{};
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      if (first + i < width) raw.packs[i / Raw::n][i % Raw::n] = values_[row * width + first + i];
+    return raw;
   }
 
  private:
@@ -165,6 +191,13 @@ class Coded {
   /// `width` is a multiple of 8.
   LACUNA_DEVICE Eight at_row(std::int64_t row, std::int64_t width, std::int64_t first) const {
     return at(row * width + first);
+  }
+  struct Raw {
+    Eight eight;
+    LACUNA_DEVICE Eight values() const { return eight; }
+  };
+  LACUNA_DEVICE Raw raw_at_row(std::int64_t row, std::int64_t width, std::int64_t first) const {
+    return {at_row(row, width, first)};
   }
   LACUNA_DEVICE Eight at(std::int64_t first) const {
     Eight eight;

@@ -17,6 +17,13 @@ void with_row_threads(std::int64_t columns, const F& f) {
   f(Threads<512>{});
 }
 
+/// The same for blocks that sum over rows and have several of them at a time on a multiprocessor.
+template <class F>
+void with_summing_threads(std::int64_t columns, const F& f) {
+  if (columns > 256 && columns <= 768) return f(Threads<96>{});
+  with_row_threads(columns, f);
+}
+
 /// A row as one thread of the block sees it. If the row is one chunk, its elements stay in registers; otherwise each
 /// pass reads them again.
 template <int threads, class Read>

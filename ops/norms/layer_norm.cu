@@ -1,6 +1,7 @@
 #include "ops/norms/layer_norm_cuda.h"
 
 #include "ops/cuda/row_kernels.h"
+#include "ops/cuda/warp_rows.h"
 
 namespace lacuna::cuda {
 namespace {
@@ -44,6 +45,50 @@ struct Forward {
 #pragma unroll
       for (int i = 0; i < 8; ++i) out[i] = (values[i] - m) * r * w[i] + b[i];
       y.set_row(row, columns, c, out);
+    });
+  }
+};
+
+/// A warp a row.
+template <class T, int eights>
+struct WarpForward {
+  static constexpr int threads = WarpRows<T, eights>::threads;
+  WarpRows<T, eights> all;
+  Kept<T> x;
+  Kept<float> weight, bias;
+  Written<T> y;
+  float *mean, *rstd;
+  float eps;
+  bool has_statistics, has_bias;
+
+  LACUNA_DEVICE void operator()(const Block<WarpForward>& block) const {
+    const int lane = block.lane();
+    const float scale = 1.0F / static_cast<float>(all.columns);
+    Eight w[eights], b[eights]{};
+    all.read(weight, lane, w);
+    if (has_bias) all.read(bias, lane, b);
+    all.each(block, x, [&](std::int64_t row, const Eight(&values)[eights]) {
+      float m = 0, r = 0;
+      if (has_statistics) {
+        m = mean[row];
+        r = rstd[row];
+      } else {
+        m = scale * all.sum(values, lane, [](float v) { return v; });
+        r = all.sum(values, lane, [&](float v) { return (v - m) * (v - m); });
+        r = 1.0F / sqrtf(scale * r + eps);
+        if (lane == 0) {
+          mean[row] = m;
+          rstd[row] = r;
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < eights; ++k) {
+        if (all.column(lane, k) >= all.columns) continue;
+        Eight out;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) out[i] = (values[k][i] - m) * r * w[k][i] + b[k][i];
+        y.set_row(row, all.columns, all.column(lane, k), out);
+      }
     });
   }
 };
@@ -123,19 +168,20 @@ struct Backward {
     const bool reads = own < columns;
     const float scale = 1.0F / static_cast<float>(columns);
     const Eight w = wants_dx && reads ? weight.at(own) : Eight{};
-    Eight next_in{}, next_d{};
+    typename Read::Raw next_in{};
+    RawEight<T> next_d{};
     float next_m = 0, next_r = 0;
     const auto fetch = [&](std::int64_t row) {
       if (row >= rows || !reads) return;
-      next_in = x.at_row(row, columns, own);
-      next_d = dy.at_row(row, columns, own);
+      next_in = x.raw_at_row(row, columns, own);
+      next_d = dy.raw_at_row(row, columns, own);
       next_m = mean[row];
       next_r = rstd[row];
     };
     fetch(begin);
     int set = 0;
     for (std::int64_t row = begin; row < rows; row += block.count(), set ^= 1) {
-      const Eight in = next_in, d = next_d;
+      const Eight in = next_in.values(), d = next_d.values();
       const float m = next_m, r = next_r;
       Eight out = add && reads ? old.at_row(row, columns, own) : Eight{};
       fetch(row + block.count());
@@ -163,6 +209,23 @@ struct Backward {
     }
   }
 };
+
+template <class T, int eights>
+void warp_forward(Stream stream, const LayerNormForward& what) {
+  const std::int64_t count = what.rows * what.columns;
+  const WarpRows<T, eights> all{what.rows, what.columns};
+  run(stream, all.blocks(),
+      WarpForward<T, eights>{.all = all,
+                             .x = {what.x, count},
+                             .weight = {what.weight, what.columns},
+                             .bias = {what.bias, what.columns},
+                             .y = {what.y, count},
+                             .mean = what.mean,
+                             .rstd = what.rstd,
+                             .eps = what.eps,
+                             .has_statistics = what.has_statistics,
+                             .has_bias = what.bias != nullptr});
+}
 
 template <class T, int threads>
 void forward(Stream stream, const LayerNormForward& what) {
@@ -203,6 +266,8 @@ void backward(Stream stream, const LayerNormBackward& what, const Read& x) {
 
 void layer_norm_forward(Stream stream, DType type, const LayerNormForward& what) {
   with_cuda_type(type, [&]<class T>(Type<T>) {
+    if (fits_warp_row(what.columns))
+      return with_warp_row(what.columns, [&]<int n>(Eights<n>) { warp_forward<T, n>(stream, what); });
     with_row_threads(what.columns, [&]<int threads>(Threads<threads>) { forward<T, threads>(stream, what); });
   });
 }
@@ -210,7 +275,7 @@ void layer_norm_forward(Stream stream, DType type, const LayerNormForward& what)
 void layer_norm_backward(Stream stream, DType type, const LayerNormBackward& what) {
   with_cuda_type(type, [&]<class T>(Type<T>) {
     with_saved_values<T>(what.x, what.rows * what.columns, [&](const auto& x) {
-      with_row_threads(what.columns, [&]<int threads>(Threads<threads>) { backward<T, threads>(stream, what, x); });
+      with_summing_threads(what.columns, [&]<int threads>(Threads<threads>) { backward<T, threads>(stream, what, x); });
     });
   });
 }

@@ -1,6 +1,7 @@
 #include "ops/norms/rms_norm_cuda.h"
 
 #include "ops/cuda/row_kernels.h"
+#include "ops/cuda/warp_rows.h"
 
 namespace lacuna::cuda {
 namespace {
@@ -42,7 +43,45 @@ struct RmsForward {
   }
 };
 
-/// A block has rows of its own, a thread eight columns of each chunk.
+/// A warp a row.
+template <class T, int eights>
+struct WarpRmsForward {
+  static constexpr int threads = WarpRows<T, eights>::threads;
+  WarpRows<T, eights> all;
+  Kept<T> x;
+  Kept<float> weight;
+  Written<T> y;
+  float* rstd;
+  float eps, offset;
+  bool has_statistics;
+
+  LACUNA_DEVICE void operator()(const Block<WarpRmsForward>& block) const {
+    const int lane = block.lane();
+    Eight w[eights];
+    all.read(weight, lane, w);
+    all.each(block, x, [&](std::int64_t row, const Eight(&values)[eights]) {
+      float r = 0;
+      if (has_statistics) {
+        r = rstd[row];
+      } else {
+        r = all.sum(values, lane, [](float v) { return v * v; });
+        r = 1.0F / sqrtf(r / static_cast<float>(all.columns) + eps);
+        if (lane == 0) rstd[row] = r;
+      }
+#pragma unroll
+      for (int k = 0; k < eights; ++k) {
+        if (all.column(lane, k) >= all.columns) continue;
+        Eight out;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) out[i] = values[k][i] * r * (offset + w[k][i]);
+        y.set_row(row, all.columns, all.column(lane, k), out);
+      }
+    });
+  }
+};
+
+/// A block has rows of its own, a thread eight columns of each chunk. Sums for the weight stay in registers if a row is
+/// one chunk, and in `partial` otherwise.
 template <class T, class Read, int threads_>
 struct RmsBackward {
   static constexpr int threads = threads_;
@@ -63,6 +102,7 @@ struct RmsBackward {
   LACUNA_DEVICE void operator()(const Block<RmsBackward>& block) const {
     const Written<float> total(partial == nullptr ? nullptr : partial + block.index() * columns, columns);
     const std::int64_t begin = (block.index() - first_row % block.count() + block.count()) % block.count();
+    if (columns <= chunk) return sum_rows(block, begin, total);
     int set = 0;
     for (std::int64_t row = begin; row < rows; row += block.count(), set ^= 1) {
       const float r = rstd[row];
@@ -92,6 +132,46 @@ struct RmsBackward {
       }
     }
   }
+
+ private:
+  /// Rows that are one chunk. The next row is read while the sums of one are joined.
+  LACUNA_DEVICE void sum_rows(const Block<RmsBackward>& block, std::int64_t begin, const Written<float>& total) const {
+    const std::int64_t own = block.thread() * 8;
+    const bool reads = own < columns, sums_weight = partial != nullptr && reads;
+    const Eight w = wants_dx && reads ? weight.at(own) : Eight{};
+    Eight weight_sum = sums_weight ? total.at(own) : Eight{};
+    typename Read::Raw next_in{};
+    RawEight<T> next_d{};
+    float next_r = 0;
+    const auto fetch = [&](std::int64_t row) {
+      if (row >= rows || !reads) return;
+      next_in = x.raw_at_row(row, columns, own);
+      next_d = dy.raw_at_row(row, columns, own);
+      next_r = rstd[row];
+    };
+    fetch(begin);
+    int set = 0;
+    for (std::int64_t row = begin; row < rows; row += block.count(), set ^= 1) {
+      const Eight in = next_in.values(), d = next_d.values();
+      const float r = next_r;
+      Eight out = add && reads ? old.at_row(row, columns, own) : Eight{};
+      fetch(row + block.count());
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        weight_sum[i] += d[i] * (in[i] * r);
+        sum += d[i] * (offset + w[i]) * in[i];
+      }
+      if (!wants_dx) continue;
+      sum = joined_of_block(block, reads ? sum : 0.0F, block.shared().sums[set], Plus{});
+      if (!reads) continue;
+      const float slope = r * r * r / static_cast<float>(columns) * sum;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) out[i] += r * (d[i] * (offset + w[i])) - in[i] * slope;
+      dx.set_row(row, columns, own, out);
+    }
+    if (sums_weight) total.set(own, weight_sum);
+  }
 };
 
 }  // namespace
@@ -99,6 +179,19 @@ struct RmsBackward {
 void rms_norm_forward(Stream stream, DType type, const RmsNormForward& what) {
   const std::int64_t count = what.rows * what.columns;
   with_cuda_type(type, [&]<class T>(Type<T>) {
+    if (fits_warp_row(what.columns))
+      return with_warp_row(what.columns, [&]<int eights>(Eights<eights>) {
+        const WarpRows<T, eights> all{what.rows, what.columns};
+        run(stream, all.blocks(),
+            WarpRmsForward<T, eights>{.all = all,
+                                      .x = {what.x, count},
+                                      .weight = {what.weight, what.columns},
+                                      .y = {what.y, count},
+                                      .rstd = what.rstd,
+                                      .eps = what.eps,
+                                      .offset = what.offset,
+                                      .has_statistics = what.has_statistics});
+      });
     with_row_threads(what.columns, [&]<int threads>(Threads<threads>) {
       run(stream, what.rows,
           RmsForward<T, threads>{.x = {what.x, count},
@@ -117,7 +210,7 @@ void rms_norm_backward(Stream stream, DType type, const RmsNormBackward& what) {
   const std::int64_t count = what.rows * what.columns;
   with_cuda_type(type, [&]<class T>(Type<T>) {
     with_saved_values<T>(what.x, count, [&]<class Read>(const Read& x) {
-      with_row_threads(what.columns, [&]<int threads>(Threads<threads>) {
+      with_summing_threads(what.columns, [&]<int threads>(Threads<threads>) {
         run(stream, what.blocks,
             RmsBackward<T, Read, threads>{.x = x,
                                           .dy = {what.dy, count},

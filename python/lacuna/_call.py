@@ -68,6 +68,10 @@ class Listener:
         if self._progress:
             self._progress.show(line, done)
 
+    def end(self) -> None:
+        if self._progress:
+            self._progress.show("", 1)
+
     def begin(self, run: str) -> None:
         self.folder = run
 
@@ -119,3 +123,5 @@ def run(name: str, words: list[str], listener: Listener | None = None, given: Gi
         return _core.run([name, *words], listener, command, given.data, given.validation, given.loss)
     except _core.Error as error:
         raise _core.Error(in_python(str(error))) from None
+    finally:
+        listener.end()

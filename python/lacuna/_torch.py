@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from typing import Any
 
@@ -61,11 +62,9 @@ def to_torch(model: Model, into: Any = None) -> Any:
 
 def _made_by_library(config: dict[str, Any]) -> Any:
     if "architecture" in config:
-        import timm
-
         arguments = config.get("model_args", {})
+        timm = importlib.import_module("timm")
         return timm.create_model(config["architecture"], num_classes=config["num_classes"], **arguments)
-    import transformers
-
+    transformers = importlib.import_module("transformers")
     settings = transformers.AutoConfig.for_model(**config)
     return getattr(transformers, config["architectures"][0])(settings)

@@ -27,7 +27,7 @@ def html_table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def html_page(page: str) -> str:
     """A page within a notebook's output, as high as it is up to a screen."""
-    fit = "this.style.height = Math.min(this.contentDocument.documentElement.scrollHeight + 8, 900) + 'px'"
+    fit = "this.style.height = Math.min(this.contentDocument.documentElement.scrollHeight + 8, 1200) + 'px'"
     style = "width: 100%; height: 600px; border: 0"
     return f'<iframe srcdoc="{html.escape(page)}" style="{style}" onload="{fit}"></iframe>'
 

@@ -21,6 +21,8 @@ class Model:
     >>> model.parameters["head.bias"].numpy()[:] = 0   # the model's own memory
     """
 
+    _library = ""  # that the model came from in memory
+
     def __init__(self, folder: str | os.PathLike[str], base: str | os.PathLike[str] = "", device: str = "cpu") -> None:
         self._core = _core.open_model(os.fspath(folder), os.fspath(base), device)
 
@@ -32,7 +34,8 @@ class Model:
 
     def __call__(self, **arrays: Any) -> dict[str, Tensor]:
         """The outputs by name, as `logits` [N, classes]. Arguments are the model's `inputs`: arrays [N, ...], or lists
-        of N arrays of any lengths, as texts are. A language model has `logits` [tokens of all texts, vocabulary]."""
+        of N arrays of any lengths, as texts are. A language model has `logits` [tokens of all texts, vocabulary].
+        Raises Error for arrays of other names, types and shapes."""
         return self._core(**arrays)
 
     @property

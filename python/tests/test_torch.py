@@ -47,6 +47,44 @@ def test_models_of_transformers_come_and_go():
         assert difference(logits.reshape(expected.shape), expected) < 1e-4
 
 
-def test_other_modules_are_refused():
-    with pytest.raises(lacuna.Error, match="Linear"):
-        lacuna.from_torch(torch.nn.Linear(2, 2))
+def test_models_of_other_sizes_come_and_go():
+    timm, transformers = pytest.importorskip("timm"), pytest.importorskip("transformers")
+    vit = transformers.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
+                                 image_size=32, patch_size=8, num_channels=1, num_labels=4)  # fmt: skip
+    swin = timm.create_model("swin_tiny_patch4_window7_224", img_size=112, num_classes=5)
+    swin.reset_classifier(3)
+    for theirs in (
+        timm.create_model("vit_tiny_patch16_224", img_size=96, num_classes=5),
+        swin,
+        transformers.ViTForImageClassification(vit),
+    ):
+        ours = lacuna.from_torch(theirs.eval())
+        height, width, channels = ours.inputs[0]["shape"]
+        images = torch.randn(2, channels, height, width)
+        logits = ours(images=images.permute(0, 2, 3, 1).contiguous())["logits"].torch()
+        with torch.no_grad():
+            expected, again = (getattr(out, "logits", out) for out in (theirs(images), lacuna.to_torch(ours)(images)))
+        assert difference(logits, expected) < 1e-4 and difference(again, expected) < 1e-5
+        ours.parameters[next(reversed(ours.parameters))].torch().add_(1)
+        assert lacuna.to_torch(ours, theirs) is theirs
+        with torch.no_grad():
+            assert difference(getattr(theirs(images), "logits", theirs(images)), expected) > 0.5
+
+
+def test_what_is_no_such_model_says_why():
+    timm = pytest.importorskip("timm")
+
+    def refused(match, model):
+        with pytest.raises(lacuna.Error, match=match):
+            lacuna.from_torch(model)
+
+    refused("Linear", torch.nn.Linear(2, 2))
+    refused("efficientnet_b0", timm.create_model("efficientnet_b0"))
+    refused("reset_classifier", timm.create_model("resnet18", num_classes=0))
+    refused(r"conv1.weight.*\[64, 1, 7, 7\]", timm.create_model("resnet18", in_chans=1))
+    changed = timm.create_model("resnet18", num_classes=5)
+    changed.fc = torch.nn.Sequential(torch.nn.Linear(512, 9), torch.nn.Linear(9, 5))
+    refused("fc.weight", changed)
+    refused("module", torch.nn.DataParallel(changed))
+    with pytest.raises(lacuna.Error, match="fc.weight"):
+        lacuna.to_torch(lacuna.from_torch(timm.create_model("resnet18", num_classes=3)), changed)

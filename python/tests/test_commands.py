@@ -135,3 +135,13 @@ def test_a_sweep_has_cases(small, tmp_path):
     sweep = lacuna.sweep(tmp_path / "sweep.yaml", progress=False)
     assert [case["overrides"]["memory.policy"] for case in sweep["cases"]] == ["keep", "exact"]
     assert "exact" in sweep._repr_html_()
+
+
+def test_messages_name_arguments():
+    from lacuna._messages import in_python
+
+    text = "`lacuna train --resume runs/a data.broken=skip epochs=3` goes on; --max-length is for texts"
+    assert in_python(text) == (
+        "`lacuna.train(resume='runs/a', **{'data.broken': 'skip'}, epochs='3')` goes on; max_length= is for texts"
+    )
+    assert in_python("`lacuna eval RUN`, `lacuna models`") == "`lacuna.evaluate('RUN')`, `lacuna models`"

@@ -82,3 +82,32 @@ def test_a_loss_has_one_element(model, tmp_path):
     with pytest.raises(lacuna.Error, match="loss: expected a Tensor of one element"):
         lacuna.train(model, data=Rows(64, 0), validation=Rows(32, 1), loss=lambda outputs, targets: outputs["logits"],
                      batch_size=32, output={"dir": tmp_path}, progress=False)  # fmt: skip
+
+
+def test_samples_are_arrays_and_numbers_of_any_kind(model, tmp_path):
+    class Others(Rows):
+        def __getitem__(self, index):
+            row = super().__getitem__(index)
+            wide = numpy.zeros((16, 32, 3), "u1")
+            wide[:, ::2] = row["images"]
+            wide.flags.writeable = False
+            return {"images": wide[:, ::2], "labels": numpy.int64(row["labels"])}
+
+    def trained(rows, folder):
+        return lacuna.train(model, data=rows(64, 0), validation=rows(32, 1), epochs=1, batch_size=32, progress=False,
+                            output={"dir": tmp_path / folder}).metrics["val_loss"]  # fmt: skip
+
+    assert trained(Others, "others") == trained(Rows, "rows")
+
+
+def test_a_generator_is_no_sequence(model):
+    with pytest.raises(lacuna.Error, match="data: .*generator"):
+        lacuna.plan(model, data=(row for row in Rows(64, 0)), validation=Rows(32, 1))
+    with pytest.raises(lacuna.Error, match="validation: .*generator"):
+        lacuna.plan(model, data=Rows(64, 0), validation=(row for row in Rows(64, 0)))
+
+
+def test_a_folder_that_cannot_be_written_is_named(model):
+    with pytest.raises(lacuna.Error, match="/proc/nowhere"):
+        lacuna.train(model, data=Rows(64, 0), validation=Rows(32, 1), batch_size=32, progress=False,
+                     output={"dir": "/proc/nowhere"})  # fmt: skip

@@ -72,6 +72,12 @@ def test_tensors_are_made_of_arrays_and_lists():
     assert lacuna.Tensor([1.5, 2]).numpy().tolist() == [1.5, 2]
     with pytest.raises(lacuna.Error, match="one length"):
         lacuna.Tensor([[1], [2, 3]])
+    assert lacuna.Tensor([2**60 + 1]).tolist() == [2**60 + 1]
+    assert lacuna.Tensor([numpy.float32(1.5)]).tolist() == [1.5]
+    assert lacuna.Tensor(numpy.int64(3)).shape == () and lacuna.Tensor(numpy.int64(3)).dtype == "i64"
+    assert lacuna.Tensor(numpy.array([1, 65535], "u2")).tolist() == [1, 65535]
+    with pytest.raises(lacuna.Error, match="complex|128"):
+        lacuna.Tensor(numpy.ones(3, complex))
 
 
 def test_ops_compute():

@@ -165,7 +165,7 @@ def predict(model: PathLike | Run, inputs: str | PathLike | Sequence[str | PathL
     try:
         run("predict", [os.fspath(model), "--json", *options, "--", *(os.fspath(one) for one in several)], lines)
     except Error as error:
-        raise Error(lines.said + str(error)) from None
+        raise Error(lines.said.replace("lacuna: ", "") + str(error)) from None
     sys.stderr.write(lines.said)
     return lines.values
 

@@ -14,9 +14,9 @@ else()
   # Loops are tuned for GCC's vectoriser; clang need not follow.
   target_compile_options(lacuna_flags INTERFACE -Wno-unknown-pragmas -Wno-pass-failed)
 endif()
-if(LACUNA_ARCH)
-  target_compile_options(lacuna_flags INTERFACE -march=${LACUNA_ARCH})
-endif()
+# A target may have an instruction set of its own.
+set(arch $<IF:$<BOOL:$<TARGET_PROPERTY:ARCH>>,$<TARGET_PROPERTY:ARCH>,${LACUNA_ARCH}>)
+target_compile_options(lacuna_flags INTERFACE $<$<BOOL:${arch}>:-march=${arch}>)
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 # Command and tests have no kernels: optimizing them further takes a third of their compile time.
 set(outside_kernels $<$<CONFIG:Release>:-O1>)

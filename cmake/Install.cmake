@@ -1,18 +1,21 @@
 # Headers, library, command and the CMake package `Lacuna`.
 
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME lacuna)
 
-install(TARGETS lacuna EXPORT LacunaTargets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(TARGET lacuna_cuda)  # liblacuna opens it
-  install(TARGETS lacuna_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS lacuna EXPORT LacunaTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS lacuna_apps LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
+install(TARGETS lacuna_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET lacuna_avx512)
+  install(TARGETS lacuna_avx512 LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${avx512_folder} NAMELINK_SKIP)
 endif()
-if(TARGET lacuna_command)
-  install(TARGETS lacuna_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# liblacuna opens these two, which need more than it: packages of their own.
+if(TARGET lacuna_cuda)
+  install(TARGETS lacuna_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cuda)
 endif()
 if(TARGET lacuna_mpi)
-  install(TARGETS lacuna_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})  # looked for beside the other
-  install(PROGRAMS tools/lacuna-restarts DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS lacuna_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT mpi)
+  install(PROGRAMS tools/lacuna-restarts DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT mpi)
 endif()
 # Headers are used as <lacuna/lacuna.h> or <lacuna/core/tensor.h>.
 set(staged_headers ${CMAKE_CURRENT_BINARY_DIR}/staged_headers)
@@ -25,3 +28,28 @@ configure_package_config_file(cmake/LacunaConfig.cmake.in LacunaConfig.cmake INS
 write_basic_package_version_file(LacunaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/LacunaConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/LacunaConfigVersion.cmake
         DESTINATION ${package_dir})
+
+# Packages of Debian: `cpack` in the build tree.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "the authors of Lacuna <lacuna@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains neural networks in a fraction of the usual memory")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL lacuna)
+foreach(component cuda mpi)
+  if(TARGET lacuna_${component})
+    list(APPEND CPACK_COMPONENTS_ALL ${component})
+  endif()
+endforeach()
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+set(CPACK_DEBIAN_LACUNA_PACKAGE_NAME lacuna)
+set(CPACK_DEBIAN_LACUNA_PACKAGE_SUGGESTS "libfmt-dev, g++")  # find_package(Lacuna)
+foreach(component CUDA MPI)
+  string(TOLOWER lacuna-${component} CPACK_DEBIAN_${component}_PACKAGE_NAME)
+  set(CPACK_DEBIAN_${component}_PACKAGE_DEPENDS "lacuna (= ${PROJECT_VERSION})")
+endforeach()
+include(CPack)

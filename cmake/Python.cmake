@@ -1,6 +1,6 @@
 # The Python package `lacuna`: python/lacuna/*.py and the extension `_core` beside them. The build tree holds it below
 # python/; the wheel (pyproject.toml) holds the command and the library too.
-find_package(Python 3.9 REQUIRED COMPONENTS Interpreter Development.Module)
+find_package(Python 3.9 REQUIRED COMPONENTS Interpreter Development.Module ${SKBUILD_SABI_COMPONENT})
 execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir OUTPUT_VARIABLE nanobind_ROOT
                 OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
 if(failed)
@@ -8,10 +8,9 @@ if(failed)
 endif()
 find_package(nanobind CONFIG REQUIRED)
 
-set_target_properties(lacuna_apps PROPERTIES POSITION_INDEPENDENT_CODE ON)
 set(python_package ${CMAKE_BINARY_DIR}/python/lacuna)
 file(GLOB extension_sources CONFIGURE_DEPENDS python/*.cpp)
-nanobind_add_module(lacuna_python NB_STATIC NB_SUPPRESS_WARNINGS ${extension_sources})
+nanobind_add_module(lacuna_python STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS ${extension_sources})
 # Inline variables of the library's headers are the library's: hidden ones would be a second set. Only the types of
 # nanobind are hidden then, which GCC warns of.
 set_target_properties(lacuna_python PROPERTIES CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
@@ -39,9 +38,12 @@ install(DIRECTORY ${python_package}/_core DESTINATION . COMPONENT python)
 # A component of its own: a wheel has no headers, and no links.
 install(TARGETS lacuna_python LIBRARY DESTINATION . COMPONENT python)
 install(TARGETS lacuna_command RUNTIME DESTINATION bin COMPONENT python)
-install(TARGETS lacuna LIBRARY DESTINATION lib COMPONENT python NAMELINK_SKIP)
+install(TARGETS lacuna lacuna_apps LIBRARY DESTINATION lib COMPONENT python NAMELINK_SKIP)
+if(LACUNA_LEVELS)
+  install(TARGETS lacuna_avx512 LIBRARY DESTINATION lib/${avx512_folder} COMPONENT python NAMELINK_SKIP)
+endif()
 if(SKBUILD)
-  set_target_properties(lacuna PROPERTIES VERSION ${PROJECT_VERSION_MAJOR})
+  set_target_properties(${libraries} lacuna_apps PROPERTIES VERSION ${PROJECT_VERSION_MAJOR})
 endif()
 
 if(LACUNA_TESTS)

@@ -1,6 +1,7 @@
 #include "core/backend.h"
 
 #include "core/error.h"
+#include "core/library_folder.h"
 
 #include <dlfcn.h>
 
@@ -19,18 +20,15 @@ constinit Backend* registered = nullptr;
 /// The path of the backend library: LACUNA_CUDA_LIBRARY if set, otherwise next to liblacuna.
 std::string library_path() {
   if (const char* const chosen = std::getenv("LACUNA_CUDA_LIBRARY"); chosen != nullptr) return chosen;
-  Dl_info own{};
-  const bool found = dladdr(reinterpret_cast<const void*>(&library_path), &own) != 0 && own.dli_fname != nullptr;
-  const std::filesystem::path folder = found ? std::filesystem::path(own.dli_fname).parent_path() : "";
-  return (folder / "liblacuna_cuda.so").string();
+  return (library_folder() / "liblacuna_cuda.so").string();
 }
 
 void open_library() {
   const std::string path = library_path();
   if (path.find('/') != std::string::npos && !std::filesystem::exists(path))
     reject(
-        "there are no cuda devices: this build of Lacuna has no CUDA, {} does not exist. Build it where nvcc 12.4 or "
-        "newer is installed (docs/cuda.md)",
+        "there are no cuda devices: {} does not exist. Install it (pip install 'lacuna[cuda]'), or build Lacuna where "
+        "nvcc 12.4 or newer is installed (docs/cuda.md)",
         path);
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) reject("there are no cuda devices: {}", dlerror());
   if (registered == nullptr) reject("there are no cuda devices: {} registers none", path);

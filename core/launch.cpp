@@ -1,6 +1,7 @@
 #include "core/launch.h"
 
 #include "core/error.h"
+#include "core/library_folder.h"
 
 #include <dlfcn.h>
 
@@ -35,14 +36,11 @@ std::optional<int> number_in(const char* variable) {
   return number;
 }
 
-/// The MPI library's path, next to liblacuna or to the command.
+/// The MPI library's path, next to liblacuna.
 std::filesystem::path library_file() {
-  namespace fs = std::filesystem;
   std::error_code failed;
-  Dl_info self{};
-  if (::dladdr(reinterpret_cast<const void*>(&single_process), &self) == 0 || self.dli_fname == nullptr) return {};
-  const fs::path file = fs::canonical(self.dli_fname, failed).parent_path() / mpi::library;
-  return fs::exists(file, failed) ? file : fs::path();
+  const std::filesystem::path file = library_folder() / mpi::library;
+  return std::filesystem::exists(file, failed) ? file : std::filesystem::path();
 }
 
 constexpr const char* how_to_build =

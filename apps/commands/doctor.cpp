@@ -8,6 +8,7 @@
 #include "core/launch.h"
 #include "core/ledger.h"
 #include "core/parallel.h"
+#include "core/processor.h"
 #include "core/system_memory.h"
 #include "data/images/image_reader.h"
 #include "ops/cuda_libraries.h"
@@ -27,64 +28,13 @@
 namespace lacuna::apps {
 namespace {
 
-struct InstructionSet {
-  std::string name;
-  bool compiled;   // the kernels of this build use it
-  bool processor;  // this processor has it
-};
-
-std::vector<InstructionSet> instruction_sets() {
-#if defined(__x86_64__)
-  // Only the preprocessor knows which instructions the compiler was allowed to use.
-#ifdef __AVX2__
-  constexpr bool avx2 = true;
-#else
-  constexpr bool avx2 = false;
-#endif
-#ifdef __FMA__
-  constexpr bool fma = true;
-#else
-  constexpr bool fma = false;
-#endif
-#ifdef __AVX512F__
-  constexpr bool avx512f = true;
-#else
-  constexpr bool avx512f = false;
-#endif
-#ifdef __AVX512BW__
-  constexpr bool avx512bw = true;
-#else
-  constexpr bool avx512bw = false;
-#endif
-#ifdef __AVX512BF16__
-  constexpr bool avx512bf16 = true;
-#else
-  constexpr bool avx512bf16 = false;
-#endif
-  __builtin_cpu_init();
-  return {{"avx2", avx2, __builtin_cpu_supports("avx2") != 0},
-          {"fma", fma, __builtin_cpu_supports("fma") != 0},
-          {"avx512f", avx512f, __builtin_cpu_supports("avx512f") != 0},
-          {"avx512bw", avx512bw, __builtin_cpu_supports("avx512bw") != 0},
-          {"avx512bf16", avx512bf16, __builtin_cpu_supports("avx512bf16") != 0}};
-#else
-  return {};
-#endif
-}
-
 std::string advice(const std::vector<InstructionSet>& sets) {
-  std::vector<std::string> unused, missing;
-  for (const InstructionSet& set : sets) {
-    if (set.processor && !set.compiled) unused.push_back(set.name);
-    if (set.compiled && !set.processor) missing.push_back(set.name);
-  }
-  if (!missing.empty())
-    return fmt::format("this build needs {}, which this processor does not have: build with -DLACUNA_ARCH=native",
-                       fmt::join(missing, ", "));
-  if (!unused.empty())
-    return fmt::format("this processor also has {}: a build with -DLACUNA_ARCH=native is faster",
-                       fmt::join(unused, ", "));
-  return "the build fits this processor";
+  std::vector<std::string> unused;
+  for (const InstructionSet& set : sets)
+    if (set.processor && !set.used) unused.push_back(set.name);
+  if (unused.empty()) return "the build fits this processor";
+  return fmt::format("this processor also has {}: a build with -DLACUNA_ARCH=native is faster",
+                     fmt::join(unused, ", "));
 }
 
 #ifdef __clang__
@@ -138,9 +88,9 @@ ExitCode run(const Report& report) {
     libraries_json.push_back({{"name", library.name}, {"version", library.version}, {"problem", library.problem}});
   const Launch launch = read_launch();
   const std::vector<InstructionSet> sets = instruction_sets();
-  nlohmann::ordered_json compiled = nlohmann::json::array(), processor = nlohmann::json::array();
+  nlohmann::ordered_json used = nlohmann::json::array(), processor = nlohmann::json::array();
   for (const InstructionSet& set : sets) {
-    if (set.compiled) compiled.push_back(set.name);
+    if (set.used && set.processor) used.push_back(set.name);
     if (set.processor) processor.push_back(set.name);
   }
   const nlohmann::ordered_json json = {
@@ -151,7 +101,7 @@ ExitCode run(const Report& report) {
          {"memory", allocator(Device::cpu).capacity()},
          {"available", allocator(Device::cpu).available()}},
         {{"name", "meta"}, {"model", "shapes only, for planning"}}}},
-      {"instruction_sets", {{"compiled", compiled}, {"processor", processor}, {"advice", advice(sets)}}},
+      {"instruction_sets", {{"used", used}, {"processor", processor}, {"advice", advice(sets)}}},
       {"threads", {{"processors", processors()}, {"used", threads()}, {"settings", openmp_settings()}}},
       {"cuda",
        {{"devices", cuda.names}, {"unusable", problems}, {"problem", cuda.problem}, {"libraries", libraries_json}}},
@@ -184,7 +134,9 @@ ExitCode run(const Report& report) {
                               openmp.empty() ? "" : fmt::format(" ({})", fmt::join(openmp, ", "))));
   const std::string_view arch = LACUNA_ARCH;
   const std::string march = arch.empty() ? "the compiler's default" : fmt::format("-march={}", arch);
-  line("instruction sets", fmt::format("compiled for {} ({}); {}", fmt::join(compiled, " "), march, advice(sets)));
+  line("instruction sets",
+       fmt::format("kernels use {} (built {}); {}", used.empty() ? "SSE2" : fmt::format("{}", fmt::join(used, " ")),
+                   march, advice(sets)));
   std::error_code ignored;
   line("costs for `auto`",
        std::filesystem::exists(costs_file(), ignored) ? costs_file().string() : "nominal; --calibrate measures them");

@@ -5,8 +5,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/parallel.h"
+#include "core/processor.h"
 #include "core/random.h"
-#include "core/vector.h"
 #include "ops/products/linear.h"
 #include "ops/quantize/quantizer.h"
 
@@ -31,8 +31,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 std::string entry_name() {
-  return fmt::format("{}, vectors of {} bytes, {} threads, lacuna {} {}", processor_model(), vector_bytes, threads(),
-                     LACUNA_VERSION, LACUNA_BUILD);
+  return fmt::format("{}, vectors of {} bytes, {} threads, lacuna {} {}", processor_model(), kernel_vector_bytes(),
+                     threads(), LACUNA_VERSION, LACUNA_BUILD);
 }
 
 /// The content of the file; nothing if there is none, or it is damaged.

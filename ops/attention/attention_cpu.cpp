@@ -65,11 +65,11 @@ struct Task {
 };
 
 /// The inputs of one problem for both passes, and the steps that both share.
-template <class T>
+template <class T, bool pairs>
 class Pass {
  protected:
   using C = Compute<T>;
-  using Factors = tile::Factors<T>;
+  using Factors = tile::Factors<T, pairs>;
   using Element = typename Factors::Element;
   static_assert(sizeof(Element) == sizeof(C));  // one arena holds both
 
@@ -174,15 +174,15 @@ class Pass {
   std::uint32_t dropped_below_ = 0;
 };
 
-template <class T>
-class Forward : Pass<T> {
-  using typename Pass<T>::C;
-  using typename Pass<T>::Element;
-  using typename Pass<T>::Factors;
-  using Pass<T>::a_, Pass<T>::blocks_, Pass<T>::d_, Pass<T>::k_, Pass<T>::v_;
+template <class T, bool pairs>
+class Forward : Pass<T, pairs> {
+  using typename Pass<T, pairs>::C;
+  using typename Pass<T, pairs>::Element;
+  using typename Pass<T, pairs>::Factors;
+  using Pass<T, pairs>::a_, Pass<T, pairs>::blocks_, Pass<T, pairs>::d_, Pass<T, pairs>::k_, Pass<T, pairs>::v_;
 
  public:
-  explicit Forward(const AttentionArguments& a) : Pass<T>(a) {}
+  explicit Forward(const AttentionArguments& a) : Pass<T, pairs>(a) {}
 
   std::int64_t workspace() const {
     const auto rounded = Arena<C>::rounded;
@@ -235,16 +235,17 @@ class Forward : Pass<T> {
   }
 };
 
-template <class T>
-class Backward : Pass<T> {
-  using typename Pass<T>::C;
-  using typename Pass<T>::Element;
-  using typename Pass<T>::Factors;
-  using Pass<T>::a_, Pass<T>::blocks_, Pass<T>::d_, Pass<T>::q_, Pass<T>::k_, Pass<T>::v_;
+template <class T, bool pairs>
+class Backward : Pass<T, pairs> {
+  using typename Pass<T, pairs>::C;
+  using typename Pass<T, pairs>::Element;
+  using typename Pass<T, pairs>::Factors;
+  using Pass<T, pairs>::a_, Pass<T, pairs>::blocks_, Pass<T, pairs>::d_, Pass<T, pairs>::q_, Pass<T, pairs>::k_,
+      Pass<T, pairs>::v_;
 
  public:
   Backward(const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to)
-      : Pass<T>(a),
+      : Pass<T, pairs>(a),
         dy_(TokenColumns{dy}, a.queries, query_offsets(a)),
         dq_(to.q, a.query_rows, query_offsets(a)),
         dk_(to.k, a.keys, key_offsets(a)),
@@ -460,9 +461,9 @@ void check_key_lengths(const AttentionArguments& a) {
 
 void forward(const AttentionArguments& a, const Tensor& y, const Tensor& workspace) {
   check_key_lengths(a);
-  with_float_type(y.dtype(), [&]<class T>(Type<T>) {
+  tile::with_factors(y.dtype(), [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
     using C = Compute<T>;
-    const Forward<T> kernel(a);
+    const Forward<T, pairs> kernel(a);
     for_each_task(a, [&](Task task, Task next, std::int64_t thread) {
       kernel.run(y.data<T>(), task, next, workspace.data<C>() + thread * workspace.shape()[1]);
     });
@@ -470,9 +471,9 @@ void forward(const AttentionArguments& a, const Tensor& y, const Tensor& workspa
 }
 
 void backward(const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to, const Tensor& workspace) {
-  with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
+  tile::with_factors(dy.dtype(), [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
     using C = Compute<T>;
-    const Backward<T> kernel(a, dy, to);
+    const Backward<T, pairs> kernel(a, dy, to);
     const auto run = [&](Task task, Task next, std::int64_t part, std::int64_t thread) {
       kernel.run(task, next, part, workspace.data<C>() + thread * workspace.shape()[1]);
     };
@@ -507,11 +508,14 @@ const RegisterKernel cpu_sum_bias{attention_sum_bias, DeviceKind::cpu, sum_bias}
 
 std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype, Device device) {
   if (computes_on_cuda(device)) return 0;
-  return with_float_type(dtype, [&]<class T>(Type<T>) { return Forward<T>(a).workspace(); });
+  return tile::with_factors(
+      dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) { return Forward<T, pairs>(a).workspace(); });
 }
 std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype, Device device) {
   if (computes_on_cuda(device)) return 0;
-  return with_float_type(dtype, [&]<class T>(Type<T>) { return Backward<T>(a, {}, {}).workspace(); });
+  return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
+    return Backward<T, pairs>(a, {}, {}).workspace();
+  });
 }
 
 }  // namespace lacuna

@@ -7,7 +7,7 @@
 namespace lacuna::tile {
 
 /// Tokens of T are converted to its compute type, scores are multiplied as they are.
-template <class T, bool pairs = std::is_same_v<T, bf16>&& multiplies_pairs>
+template <class T, bool pairs = std::is_same_v<T, bf16>>
 struct Factors {
   using C = Compute<T>;
   using Element = C;
@@ -55,5 +55,16 @@ struct Factors<bf16, true> {
     return rows_as_pairs(scores, stride, count, keys);
   }
 };
+
+/// Calls `f(Type<T>{}, std::bool_constant<pairs>{})`, the parameters of the Factors for tokens of `dtype`.
+template <class F>
+decltype(auto) with_factors(DType dtype, const F& f) {
+  return with_float_type(dtype, [&]<class T>(Type<T> type) {
+    if constexpr (std::is_same_v<T, bf16> && has_pairs) {
+      if (multiplies_pairs()) return f(type, std::true_type{});
+    }
+    return f(type, std::false_type{});
+  });
+}
 
 }  // namespace lacuna::tile

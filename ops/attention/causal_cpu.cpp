@@ -30,11 +30,11 @@ struct QueryBlock {
 };
 
 /// The part that both passes share.
-template <class T>
+template <class T, bool pairs>
 class CausalPass {
  protected:
   using C = Compute<T>;
-  using Factors = tile::Factors<T>;
+  using Factors = tile::Factors<T, pairs>;
   using Element = typename Factors::Element;
   static constexpr std::int64_t panel = 2 * tile::lanes<C>;  // columns
   static_assert(sizeof(Element) == sizeof(C));               // one arena holds both
@@ -202,15 +202,15 @@ class CausalPass {
   }
 };
 
-template <class T>
-class CausalForward : CausalPass<T> {
-  using typename CausalPass<T>::C;
-  using typename CausalPass<T>::Element;
-  using typename CausalPass<T>::Factors;
-  using CausalPass<T>::a_, CausalPass<T>::d_, CausalPass<T>::stride_;
+template <class T, bool pairs>
+class CausalForward : CausalPass<T, pairs> {
+  using typename CausalPass<T, pairs>::C;
+  using typename CausalPass<T, pairs>::Element;
+  using typename CausalPass<T, pairs>::Factors;
+  using CausalPass<T, pairs>::a_, CausalPass<T, pairs>::d_, CausalPass<T, pairs>::stride_;
 
  public:
-  explicit CausalForward(const CausalArguments& a) : CausalPass<T>(a) {}
+  explicit CausalForward(const CausalArguments& a) : CausalPass<T, pairs>(a) {}
 
   std::int64_t workspace() const {
     const auto rounded = tile::Arena<C>::rounded;
@@ -298,15 +298,15 @@ class CausalForward : CausalPass<T> {
   }
 };
 
-template <class T>
-class CausalBackward : CausalPass<T> {
-  using typename CausalPass<T>::C;
-  using typename CausalPass<T>::Element;
-  using typename CausalPass<T>::Factors;
-  using CausalPass<T>::a_, CausalPass<T>::d_, CausalPass<T>::stride_;
+template <class T, bool pairs>
+class CausalBackward : CausalPass<T, pairs> {
+  using typename CausalPass<T, pairs>::C;
+  using typename CausalPass<T, pairs>::Element;
+  using typename CausalPass<T, pairs>::Factors;
+  using CausalPass<T, pairs>::a_, CausalPass<T, pairs>::d_, CausalPass<T, pairs>::stride_;
 
  public:
-  explicit CausalBackward(const CausalArguments& a) : CausalPass<T>(a) {}
+  explicit CausalBackward(const CausalArguments& a) : CausalPass<T, pairs>(a) {}
 
   std::int64_t workspace() const {
     const auto rounded = tile::Arena<C>::rounded;
@@ -496,8 +496,8 @@ void add_parts(const CausalArguments& a, std::int64_t which, const Tensor& parti
 
 const RegisterKernel cpu_causal_forward{
     causal_forward, DeviceKind::cpu, [](const CausalArguments& a, const Tensor& y, const Tensor& workspace) {
-      with_float_type(y.dtype(), [&]<class T>(Type<T>) {
-        const CausalForward<T> kernel(a);
+      tile::with_factors(y.dtype(), [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
+        const CausalForward<T, pairs> kernel(a);
         for_each_causal_task(a, [&](const CausalTask& task, std::int64_t thread) {
           kernel.run(task, y, workspace.data<Compute<T>>() + thread * workspace.shape()[1]);
         });
@@ -506,8 +506,8 @@ const RegisterKernel cpu_causal_forward{
 const RegisterKernel cpu_causal_backward{
     causal_backward, DeviceKind::cpu,
     [](const CausalArguments& a, const Tensor& dy, const CausalGradients& to, const Tensor& workspace) {
-      with_float_type(dy.dtype(), [&]<class T>(Type<T>) {
-        const CausalBackward<T> kernel(a);
+      tile::with_factors(dy.dtype(), [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
+        const CausalBackward<T, pairs> kernel(a);
         for_each_causal_task(a, [&](const CausalTask& task, std::int64_t thread) {
           kernel.run(task, dy, to, workspace.data<Compute<T>>() + thread * workspace.shape()[1]);
         });
@@ -521,11 +521,15 @@ const RegisterKernel cpu_causal_backward{
 
 std::int64_t causal_forward_workspace(const CausalArguments& a, DType dtype, Device device) {
   if (computes_on_cuda(device)) return 0;
-  return with_float_type(dtype, [&]<class T>(Type<T>) { return CausalForward<T>(a).workspace(); });
+  return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
+    return CausalForward<T, pairs>(a).workspace();
+  });
 }
 std::int64_t causal_backward_workspace(const CausalArguments& a, DType dtype, Device device) {
   if (computes_on_cuda(device)) return 0;
-  return with_float_type(dtype, [&]<class T>(Type<T>) { return CausalBackward<T>(a).workspace(); });
+  return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
+    return CausalBackward<T, pairs>(a).workspace();
+  });
 }
 
 }  // namespace lacuna

@@ -426,8 +426,8 @@ class Backward : Pass<T, Token> {
 template <class F>
 decltype(auto) with_token_types(const WindowArguments& a, DType dtype, const F& f) {
   return with_float_type(dtype, [&]<class T>(Type<T> type) {
-    if constexpr (std::is_same_v<T, bf16> && tile::multiplies_pairs) {
-      if (!a.logit_scale.defined()) return f(type, type);
+    if constexpr (std::is_same_v<T, bf16> && tile::has_pairs) {
+      if (tile::multiplies_pairs() && !a.logit_scale.defined()) return f(type, type);
     }
     return f(type, Type<Compute<T>>{});
   });

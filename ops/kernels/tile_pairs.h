@@ -1,22 +1,17 @@
 // Products of small matrices of bf16 for tile.h: two neighbours in depth are one element, multiplied by one instruction
-// where the processor has it (AVX512_BF16) and summed in f32.
+// where the processor has it (AVX512_BF16) and summed in f32. A library for AVX-512 has the instructions and asks the
+// processor; they are assembly because the compiler takes intrinsics for the whole library's instruction set only.
 #pragma once
 
+#include "core/processor.h"
 #include "ops/kernels/tile.h"
-
-#ifdef __AVX512BF16__
-#include <immintrin.h>
-#endif
 
 #include <cstdint>
 
 namespace lacuna::tile {
 
-#ifdef __AVX512BF16__
-inline constexpr bool multiplies_pairs = true;
-#else
-inline constexpr bool multiplies_pairs = false;
-#endif
+inline constexpr bool has_pairs = vector_bytes == 64;
+inline bool multiplies_pairs() { return has_pairs && processor_multiplies_bf16(); }
 
 /// Values 2·k and 2·k + 1 of a row or column. Rows of tokens are read as pairs in place.
 struct [[gnu::may_alias]] Pair {
@@ -36,10 +31,8 @@ inline std::int64_t pairs_of(std::int64_t depth) { return (depth + 1) / 2; }
 
 /// sum += element · right, by lane.
 inline void add_product(Vector<float>& sum, Pair element, const Vector<Pair>& right) {
-#ifdef __AVX512BF16__
-  sum = std::bit_cast<Vector<float>>(_mm512_dpbf16_ps(std::bit_cast<__m512>(sum),
-                                                      std::bit_cast<__m512bh>(_mm512_set1_epi32(element.bits)),
-                                                      std::bit_cast<__m512bh>(right)));
+#ifdef __AVX512F__
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(Vector<Pair>{} + element.bits), "v"(right));
 #else
   constexpr std::uint32_t upper = 0xffff0000U;
   sum += std::bit_cast<float>(element.bits << 16) * std::bit_cast<Vector<float>>(right << 16) +
@@ -47,22 +40,28 @@ inline void add_product(Vector<float>& sum, Pair element, const Vector<Pair>& ri
 #endif
 }
 
+#ifdef __AVX512F__
+inline Halves halves(const Vector<float>& v) {
+  Halves rounded;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(v));
+  return rounded;
+}
+#endif
+
 /// Stores a vector, rounded; the processor's instruction for it makes 0 of numbers below 2^-126.
 inline void store_normal(bf16* to, const Vector<float>& v) {
-#ifdef __AVX512BF16__
-  *reinterpret_cast<Halves*>(to) = std::bit_cast<Halves>(_mm512_cvtneps_pbh(std::bit_cast<__m512>(v)));
-#else
-  store_rounded(to, v);
+  if (!multiplies_pairs()) return store_rounded(to, v);
+#ifdef __AVX512F__
+  *reinterpret_cast<Halves*>(to) = halves(v);
 #endif
 }
 
 /// Lane by lane, the pairs of two vectors of f32, rounded.
 inline Vector<Pair> paired(const Vector<float>& first, const Vector<float>& second) {
-#ifdef __AVX512BF16__
-  const auto halves = [](const Vector<float>& v) {
-    return _mm512_cvtepu16_epi32(std::bit_cast<__m256i>(_mm512_cvtneps_pbh(std::bit_cast<__m512>(v))));
-  };
-  return std::bit_cast<Vector<Pair>>(_mm512_or_si512(halves(first), _mm512_slli_epi32(halves(second), 16)));
+#ifdef __AVX512F__
+  const auto lower = __builtin_convertvector(halves(first), Vector<Pair>);
+  const auto upper = __builtin_convertvector(halves(second), Vector<Pair>);
+  return lower | upper << 16;
 #else
   bf16 a[lanes<float>], b[lanes<float>];
   store_rounded(a, first);
@@ -75,8 +74,10 @@ inline Vector<Pair> paired(const Vector<float>& first, const Vector<float>& seco
 
 /// Neighbouring values of two vectors of f32, rounded.
 inline Vector<Pair> neighbours_paired(const Vector<float>& low, const Vector<float>& high) {
-#ifdef __AVX512BF16__
-  return std::bit_cast<Vector<Pair>>(_mm512_cvtne2ps_pbh(std::bit_cast<__m512>(high), std::bit_cast<__m512>(low)));
+#ifdef __AVX512F__
+  Vector<Pair> pairs;
+  asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(pairs) : "v"(high), "v"(low));
+  return pairs;
 #else
   alignas(Pair) bf16 values[2 * lanes<float>];
   store_rounded(values, low);

@@ -1,16 +1,13 @@
-# The command `lacuna`, for processors with AVX2: docker build -t lacuna . && docker run --rm -v "$PWD:/work" lacuna train c.yaml
+# The command `lacuna` for processors: docker build -t lacuna . && docker run --rm -v "$PWD:/work" lacuna train c.yaml
 FROM debian:bookworm AS build
 COPY . /lacuna
 WORKDIR /lacuna
-RUN tools/install-packages \
- && cmake --preset portable -DLACUNA_ARCH=x86-64-v3 -DLACUNA_TESTS=OFF -DLACUNA_BENCH=OFF \
- && cmake --build --preset portable \
- && cmake --install build/portable --prefix /install
+RUN tools/install-packages
+RUN cmake --preset package -DLACUNA_CUDA=off -DLACUNA_TESTS=OFF -DLACUNA_BENCH=OFF && cmake --build --preset package
+RUN cd build/package && cpack
 
 FROM debian:bookworm-slim
-RUN apt-get update -qq \
- && apt-get install -y -qq --no-install-recommends libdnnl2 libfmt9 libyaml-cpp0.7 libutf8proc2 libpcre2-8-0 libjpeg62-turbo libpng16-16 libwebp7 libwebpdemux2 libgomp1 \
- && rm -rf /var/lib/apt/lists/*
-COPY --from=build /install /usr/local
+COPY --from=build /lacuna/build/package/lacuna_*.deb /tmp/
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends /tmp/lacuna_*.deb && rm -rf /tmp/*.deb /var/lib/apt/lists/*
 WORKDIR /work
 ENTRYPOINT ["lacuna"]

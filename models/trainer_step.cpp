@@ -105,8 +105,13 @@ std::int64_t Trainer::queue(std::vector<Batch>& batch, std::span<const double> s
     tape.set_observer(hooks.observer);
     const Variable of_part = [&] {
       const Recording recording(tape);
+      if (batch.size() > 1) return loss(batch[i], &totals);
       // A single micro-batch is moved, so that forward frees it early; a captured step reads its batch again.
-      return loss(batch.size() == 1 && clock == nullptr ? std::move(batch[i]) : batch[i], &totals);
+      if (clock == nullptr) return loss(std::move(batch[i]), &totals);
+      Batch own = batch[i];
+      if (state_.policy.quantizes())  // its answers depend on whether forward alone has a tensor
+        for (const auto& [name, tensor] : batch[i]) own.set(name, tensor.clone());
+      return loss(std::move(own), &totals);
     }();
     const Tensor& value = of_part.tensor();
     update.add_loss(value, shares[i]);

@@ -188,7 +188,7 @@ struct UpdateChunks {
   /// Rounds up or down by draws.
   LACUNA_DEVICE void round_to(bf16* to, std::int64_t count, std::int64_t first, const Eight& values,
                               std::uint64_t key) const {
-    const quant::EightDraws draws(quant::splitmix64(quant::splitmix64(key)), first);
+    const quant::EightDraws draws(quant::mixed_key(key), first);
     for (int i = 0; i < 8; ++i)
       if (first + i < count) to[first + i].bits = rounded_to_bf16(values[i], static_cast<std::uint32_t>(draws[i]));
   }
@@ -203,7 +203,7 @@ struct UpdateChunks {
   LACUNA_DEVICE void close(const StoredState& state, std::int64_t count, std::int64_t first, const Eight& values,
                            std::uint64_t key, bool writes_range) const {
     if (state.precision == StatePrecision::f32) return Written<float>(state.values, count).set(first, values);
-    const std::uint64_t mixed = quant::splitmix64(quant::splitmix64(key));
+    const std::uint64_t mixed = quant::mixed_key(key);
     auto* const codes = static_cast<std::uint8_t*>(state.values);
     if (state.precision == StatePrecision::bf16) {
       round_to(static_cast<bf16*>(state.values), count, first, values, key);

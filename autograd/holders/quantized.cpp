@@ -1,5 +1,6 @@
 #include "autograd/holders/holder.h"
 #include "core/random.h"
+#include "ops/quantize/draws.h"
 
 #include <algorithm>
 #include <limits>
@@ -26,11 +27,13 @@ void Quantized::release() {
 quant::QuantizedTensor quantize(const Tensor& values, const std::string& key, const Hold& hold) {
   // Each tensor and step has its own random stream, independent of the step's other draws.
   const RandomStream stream = random_stream(key);
-  expect(stream.clock == nullptr, "{} is quantized by draws of the host: its step cannot be captured", key);
-  const std::array<std::uint32_t, 4> draw =
-      stream.draw(hold.draw + (std::uint64_t{stream.first_sample} << 32));  // micro-batches differ
-  const std::uint64_t seed = std::uint64_t{draw[0]} << 32 | draw[1];
+  const std::uint64_t block = hold.draw + (std::uint64_t{stream.first_sample} << 32);  // micro-batches differ
   RunningRanges* const running = hold.running;
+  if (stream.clock != nullptr) {
+    expect(running == nullptr, "{} is quantized by ranges that the host follows: its step cannot be captured", key);
+    return quant::quantize(values, hold.config, stream, block);
+  }
+  const std::uint64_t seed = quant::key_of(stream.draw(block));
   if (running == nullptr || values.device() == Device::meta) return quant::quantize(values, hold.config, seed);
 
   const auto groups = static_cast<std::size_t>(quant::group_count(values.shape(), hold.config.grouping));

@@ -4,6 +4,7 @@
 
 #include "core/block.h"
 #include "core/math.h"
+#include "ops/cuda/saved_values.h"
 #include "ops/quantize/draws.h"
 
 namespace lacuna::cuda {
@@ -150,7 +151,7 @@ LACUNA_DEVICE inline float less_draw(std::uint32_t code, std::int32_t draw) {
   return static_cast<float>(static_cast<std::int32_t>(code << 16) - draw);
 }
 /// Codes of eight elements as a DecodingLine takes them.
-LACUNA_DEVICE inline void read_codes(const PackedCodes& codes, std::int64_t first, std::uint64_t mixed, bool dithered,
+LACUNA_DEVICE inline void read_codes(const PackedCodes& codes, std::int64_t first, const MixedKey& key, bool dithered,
                                      float (&numbers)[8]) {
   std::uint32_t code[8];
   codes.read(first, code);
@@ -159,7 +160,7 @@ LACUNA_DEVICE inline void read_codes(const PackedCodes& codes, std::int64_t firs
     for (int i = 0; i < 8; ++i) numbers[i] = static_cast<float>(code[i]);
     return;
   }
-  const quant::EightDraws draws(mixed, first);
+  const quant::EightDraws draws(key(), first);
 #pragma unroll
   for (int i = 0; i < 8; ++i) numbers[i] = less_draw(code[i], draws[i]);
 }

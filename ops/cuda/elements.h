@@ -185,7 +185,7 @@ class Coded {
       : codes_(saved.codes, count, saved.bits),
         params_(saved.params),
         group_(saved.group),
-        mixed_(quant::splitmix64(quant::splitmix64(saved.key))),
+        key_(saved.key),
         dithered_(saved.dithered) {}
 
   /// `width` is a multiple of 8.
@@ -201,7 +201,7 @@ class Coded {
   }
   LACUNA_DEVICE Eight at(std::int64_t first) const {
     Eight eight;
-    read_codes(codes_, first, mixed_, dithered_, eight.values);
+    read_codes(codes_, first, key_, dithered_, eight.values);
     decode<T>(DecodingLine(params_ + group_.quotient(first) * 4, codes_.bits, dithered_), eight.values);
 #pragma unroll
     for (int i = 0; i < 8; ++i) eight[i] = to_compute(static_cast<T>(eight[i]));  // as if it had been stored
@@ -216,7 +216,7 @@ class Coded {
   PackedCodes codes_;
   const std::uint8_t* params_;
   Divisor group_;
-  std::uint64_t mixed_;
+  MixedKey key_;
   bool dithered_;
 };
 

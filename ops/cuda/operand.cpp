@@ -2,6 +2,7 @@
 
 #include "ops/quantize/affine.h"
 #include "ops/quantize/layout.h"
+#include "ops/quantize/mixed_key.h"
 
 namespace lacuna::cuda {
 
@@ -17,7 +18,7 @@ std::optional<SavedValues> saved_codes(const Operand& operand) {
   return SavedValues{.codes = layout.codes,
                      .params = layout.params,
                      .group = (layout.size + 7) / 8 * 8,
-                     .key = quantized.key,
+                     .key = quant::mixed_key_of(quantized),
                      .bits = layout.bits,
                      .dithered = affine->rounding() == quant::Rounding::dithered};
 }

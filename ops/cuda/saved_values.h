@@ -1,9 +1,18 @@
 // Saved tensors as launchers on cuda take them.
 #pragma once
 
+#include "core/host_device.h"
+
 #include <cstdint>
 
 namespace lacuna::cuda {
+
+/// What seeds the draws of codes, mixed (ops/quantize/draws.h): a number, or the place where a kernel left it.
+struct MixedKey {
+  std::uint64_t value = 0;
+  const std::uint64_t* drawn = nullptr;
+  LACUNA_DEVICE std::uint64_t operator()() const { return drawn != nullptr ? *drawn : value; }
+};
 
 /// A saved tensor [n] of the type that the launcher's other tensors have: elements as they lie, or codes of a quantized
 /// tensor, which the kernel decodes as it reads (ops/cuda/elements.h). Made by for_saved_values (ops/cuda/operand.h).
@@ -12,7 +21,7 @@ struct SavedValues {
   const std::uint8_t* codes = nullptr;   // [packed_bytes(count, bits)] (ops/quantize/layout.h)
   const std::uint8_t* params = nullptr;  // [groups, 4]
   std::int64_t group = 0;                // elements of a group, a multiple of 8
-  std::uint64_t key = 0;
+  MixedKey key{};
   int bits = 0;
   bool dithered = false;
 };

@@ -25,6 +25,7 @@ class AffineQuantizer final : public Quantizer {
   bool takes(const QuantConfig&) const override { return true; }
   bool is_unbiased() const override { return draws(); }
   bool draws() const override { return rounding_ != Rounding::nearest; }
+  bool draws_in_kernels() const override { return true; }
   double relative_error(int bits) const override;
   double seconds_per_byte() const override { return 6.5e-11; }
   void encode(const Tensor& x, const QuantizedTensor& quantized, const KnownRanges* known) const override;

@@ -3,6 +3,7 @@
 #include "core/backend.h"
 #include "ops/quantize/affine.h"
 #include "ops/quantize/layout.h"
+#include "ops/quantize/mixed_key.h"
 #include "ops/quantize/quantize_kernels.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ cuda::AffineCodes codes_of(const QuantizedTensor& quantized) {
           .row = row,
           .size = size,
           .groups = (row + size - 1) / size,
-          .key = quantized.key,
+          .key = mixed_key_of(quantized),
           .bits = layout.bits,
           .draws = rounding_of(quantized.config) != Rounding::nearest,
           .dithered = rounding_of(quantized.config) == Rounding::dithered};

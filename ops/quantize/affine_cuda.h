@@ -3,6 +3,7 @@
 
 #include "core/number.h"
 #include "core/stream.h"
+#include "ops/cuda/saved_values.h"
 
 #include <cstdint>
 
@@ -16,7 +17,7 @@ struct AffineCodes {
   std::int64_t count, row;  // elements of the tensor, of a row
   std::int64_t size;        // columns of a group
   std::int64_t groups;
-  std::uint64_t key;
+  MixedKey key;
   int bits;
   bool draws;     // when it quantizes: stochastic or dithered
   bool dithered;  // when it dequantizes

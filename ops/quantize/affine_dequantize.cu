@@ -13,13 +13,12 @@ struct Dequantize {
   PackedCodes codes;
   Written<T> out;
   std::int64_t begin, end;
-  std::uint64_t mixed;
 
   LACUNA_DEVICE void operator()(const Block<Dequantize>& block) const {
     const std::int64_t first = begin / 8 * 8 + block.global_thread() * 8;
     if (first >= end) return;
     Eight eight;
-    read_codes(codes, first, mixed, from.dithered, eight.values);
+    read_codes(codes, first, from.key, from.dithered, eight.values);
     if (groups.in_eights) {
       decode<T>(line_of(groups.group_of(first)), eight.values);
     } else {
@@ -51,7 +50,6 @@ struct DequantizeQuads {
   Divisor blocks_per_group;
   T* out;  // [blocks · 128], from block `first` on
   std::int64_t first, blocks;
-  std::uint64_t mixed;
 
   LACUNA_DEVICE void operator()(const Block<DequantizeQuads>& block) const {
     const std::int64_t own = block.global_thread() / quad_lanes, at = first + own;
@@ -62,7 +60,7 @@ struct DequantizeQuads {
     const DecodingLine line(from.params + blocks_per_group.quotient(at) * 4, from.bits, from.dithered);
     T* const to = out + own * code_block + lane * 8;
     if (from.dithered) {
-      const QuadDraws draws(mixed, at, lane);
+      const QuadDraws draws(from.key(), at, lane);
       write(codes, line, to, [&](std::uint32_t code, int k, int i) { return less_draw(code, draws(k, i)); });
     } else {
       write(codes, line, to, [](std::uint32_t code, int, int) { return static_cast<float>(code); });
@@ -94,7 +92,6 @@ bool in_quads(const AffineCodes& from, std::int64_t begin, std::int64_t end, con
 
 void dequantize_affine(Stream stream, DType type, const AffineCodes& from, std::int64_t begin, std::int64_t end,
                        void* out) {
-  const std::uint64_t mixed = quant::splitmix64(quant::splitmix64(from.key));
   with_cuda_type(type, [&]<class T>(Type<T>) {
     if (const std::int64_t blocks = (end - begin) / code_block; in_quads(from, begin, end, out))
       return run(stream, divide_up(blocks * quad_lanes, DequantizeQuads<T>::threads),
@@ -102,16 +99,14 @@ void dequantize_affine(Stream stream, DType type, const AffineCodes& from, std::
                                     .blocks_per_group = Divisor(from.size / code_block),
                                     .out = static_cast<T*>(out),
                                     .first = begin / code_block,
-                                    .blocks = blocks,
-                                    .mixed = mixed});
+                                    .blocks = blocks});
     run(stream, divide_up(end - begin / 8 * 8, 8 * Dequantize<T>::threads),
         Dequantize<T>{.from = from,
                       .groups = Groups(from),
                       .codes = PackedCodes(from.codes, from.count, from.bits),
                       .out = Written<T>(out, end - begin),
                       .begin = begin,
-                      .end = end,
-                      .mixed = mixed});
+                      .end = end});
   });
 }
 

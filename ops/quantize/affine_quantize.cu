@@ -76,8 +76,8 @@ constexpr std::int32_t half_step = 0x8000;  // the draw of rounding to nearest
 
 /// Codes of eight elements from `first` on.
 LACUNA_DEVICE inline EightCodes encode(const Eight& values, const EncodingLine& line, std::int64_t first,
-                                       const AffineCodes& to, std::uint64_t mixed) {
-  const quant::EightDraws draws(mixed, first);
+                                       const AffineCodes& to) {
+  const quant::EightDraws draws(to.key(), first);
   return encoded(values, line, to.bits, [&](int i) { return to.draws ? draws[i] : half_step; });
 }
 
@@ -119,7 +119,6 @@ struct QuantizeTile {
   int elements;         // of a tile
   int lanes_per_group;  // that reduce it: a power of two
   bool within_warps;    // groups are those of so many neighbouring lanes
-  std::uint64_t mixed;
 
   LACUNA_DEVICE void operator()(const Block<QuantizeTile>& block) const {
     Shared& shared = block.shared();
@@ -149,7 +148,7 @@ struct QuantizeTile {
     }
     block.sync();
     EightCodes words{};
-    if (at < count) words = encode(values, shared.lines[group], tile + at, to, mixed);
+    if (at < count) words = encode(values, shared.lines[group], tile + at, to);
     write_codes(block, shared.codes, words, count, to.bits, to.codes + tile / 8 * to.bits);
   }
 
@@ -182,7 +181,6 @@ struct QuantizeQuads {
   AffineCodes to;
   quant::GroupFitter fitter;
   int lanes_per_group;
-  std::uint64_t mixed;
 
   LACUNA_DEVICE void operator()(const Block<QuantizeQuads>& block) const {
     const std::int64_t own = block.global_thread() / quad_lanes;
@@ -210,7 +208,7 @@ struct QuantizeQuads {
       write_params(to.params + block.global_thread() / lanes_per_group * 4, fits ? group.params : not_finite());
     EightCodes codes[quad_eights];
     if (to.draws) {
-      const QuadDraws draws(mixed, own, lane);
+      const QuadDraws draws(to.key(), own, lane);
 #pragma unroll
       for (int k = 0; k < quad_eights; ++k)
         codes[k] = encoded(values[k], line_of(group), to.bits, [&](int i) { return draws(k, i); });
@@ -348,7 +346,6 @@ struct EncodeTile {
   AffineCodes to;
   Groups groups;
   const EncodingLine* lines;  // [groups]
-  std::uint64_t mixed;
 
   LACUNA_DEVICE void operator()(const Block<EncodeTile>& block) const {
     const std::int64_t tile = block.index() * tile_elements, left = to.count - tile;
@@ -356,7 +353,7 @@ struct EncodeTile {
     EightCodes words{};
     if (at < count) {
       const Eight values = x.at(tile + at);
-      words = groups.in_eights ? encode(values, lines[groups.group_of(tile + at)], tile + at, to, mixed)
+      words = groups.in_eights ? encode(values, lines[groups.group_of(tile + at)], tile + at, to)
                                : encode_across_groups(values, tile + at);
     }
     write_codes(block, block.shared().codes, words, count, to.bits, to.codes + tile / 8 * to.bits);
@@ -364,7 +361,7 @@ struct EncodeTile {
 
  private:
   LACUNA_DEVICE EightCodes encode_across_groups(const Eight& values, std::int64_t first) const {
-    const quant::EightDraws draws(mixed, first);
+    const quant::EightDraws draws(to.key(), first);
     GroupWalk walk(groups, first);
     EncodingLine line = lines[walk.group()];
     EightCodes words{};
@@ -384,8 +381,6 @@ int elements_of_tile(const AffineCodes& codes) {
   while (unit % code_block != 0) unit *= 2;  // 128 is a power of two
   return static_cast<int>(tile_elements / unit * unit);
 }
-
-std::uint64_t mixed_key(std::uint64_t key) { return quant::splitmix64(quant::splitmix64(key)); }
 
 /// Eights from one that a thread observes to its next: whole rows, if that leaves work for all of a GPU, so that it
 /// sees the same groups.
@@ -410,8 +405,7 @@ void quantize_in_one_pass(Stream stream, DType type, const void* x, const Affine
           QuantizeQuads<T>{.x = Kept<T>(x, to.count),
                            .to = to,
                            .fitter = quant::GroupFitter(to.bits),
-                           .lanes_per_group = static_cast<int>(to.size) / elements,
-                           .mixed = mixed_key(to.key)});
+                           .lanes_per_group = static_cast<int>(to.size) / elements});
     });
   const int elements = elements_of_tile(to);
   int lanes = 1;
@@ -424,8 +418,7 @@ void quantize_in_one_pass(Stream stream, DType type, const void* x, const Affine
                         .by_size = Divisor(to.size),
                         .elements = elements,
                         .lanes_per_group = lanes,
-                        .within_warps = lanes * 8 == to.size,
-                        .mixed = mixed_key(to.key)});
+                        .within_warps = lanes * 8 == to.size});
   });
 }
 
@@ -439,7 +432,7 @@ void quantize_in_two_passes(Stream stream, DType type, const QuantizeInTwoPasses
         Observe<T>{.x = x, .to = to, .groups = Groups(to), .observed = what.observed, .step = step});
     run(stream, divide_up(to.groups, FitGroups::threads), FitGroups{what, quant::GroupFitter(to.bits)});
     run(stream, divide_up(to.count, tile_elements),
-        EncodeTile<T>{.x = x, .to = to, .groups = Groups(to), .lines = what.lines, .mixed = mixed_key(to.key)});
+        EncodeTile<T>{.x = x, .to = to, .groups = Groups(to), .lines = what.lines});
   });
 }
 

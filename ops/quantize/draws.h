@@ -3,6 +3,7 @@
 
 #include "core/host_device.h"
 
+#include <array>
 #include <cstdint>
 
 namespace lacuna::quant {
@@ -14,6 +15,12 @@ LACUNA_HOST_DEVICE inline std::uint64_t splitmix64(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
   return x ^ (x >> 31);
+}
+/// The key of a tensor as lowbias32 takes it.
+LACUNA_HOST_DEVICE inline std::uint64_t mixed_key(std::uint64_t key) { return splitmix64(splitmix64(key)); }
+/// The key of a tensor that four draws give.
+LACUNA_HOST_DEVICE inline std::uint64_t key_of(const std::array<std::uint32_t, 4>& draw) {
+  return std::uint64_t{draw[0]} << 32 | draw[1];
 }
 /// Hashes 32-bit counters, one or a vector of them, with a key: Wellons' lowbias32 with one half of the key mixed in
 /// first, the other half in the middle.
@@ -29,7 +36,7 @@ LACUNA_HOST_DEVICE inline Words lowbias32(Words x, std::uint64_t key) {
 /// block.
 class EightDraws {
  public:
-  /// `mixed`: splitmix64(splitmix64(key)). `first`: a multiple of 8.
+  /// `mixed`: mixed_key(key). `first`: a multiple of 8.
   LACUNA_HOST_DEVICE EightDraws(std::uint64_t mixed, std::int64_t first) {
     constexpr std::int64_t block_elements = 128;
     constexpr std::uint32_t hashed = 16;  // words of a block; each set of 32 elements shifts them further

@@ -1,7 +1,7 @@
 #include "ops/quantize/quantize.h"
 
 #include "ops/quantize/layout.h"
-#include "ops/quantize/quantizer.h"
+#include "ops/quantize/quantize_kernels.h"
 
 #include <array>
 #include <cmath>
@@ -20,13 +20,17 @@ void check(const QuantConfig& config) {
          config.grouping.kind == Grouping::Kind::consecutive ? "consecutive elements" : "columns");
 }
 
-QuantizedTensor quantize_with(const Tensor& x, const QuantConfig& config, std::uint64_t key, const KnownRanges* known) {
+QuantizedTensor quantize_with(const Tensor& x, const QuantConfig& config, std::uint64_t key, const KnownRanges* known,
+                              Tensor drawn = {}) {
   check(config);
   expect(is_floating(x.dtype()), "quantize: expected a floating type, got {}", name_of(x.dtype()));
   QuantizedTensor quantized{
-      config, x.shape(), x.dtype(),
+      config,
+      x.shape(),
+      x.dtype(),
       Tensor::empty({quantized_bytes(x.shape(), config)}, DType::u8, x.device(), AllocationScope::current().purpose),
-      key};
+      key,
+      std::move(drawn)};
   if (x.count() > 0) quantizer_of(config).encode(x, quantized, known);
   return quantized;
 }
@@ -104,6 +108,15 @@ QuantConfig drawless_config(int bits, const Grouping& grouping) {
 
 QuantizedTensor quantize(const Tensor& x, const QuantConfig& config, std::uint64_t key) {
   return quantize_with(x, config, key, nullptr);
+}
+
+QuantizedTensor quantize(const Tensor& x, const QuantConfig& config, const RandomStream& stream, std::uint64_t number) {
+  if (!quantizer_of(config).draws()) return quantize(x, config, 0);
+  expect(quantizer_of(config).draws_in_kernels(), "quantizer {} draws on the host: its step cannot be captured",
+         config.quantizer);
+  Tensor drawn = Tensor::empty({}, DType::i64, x.device(), AllocationScope::current().purpose);
+  draw_key(x.device(), stream, number, drawn);
+  return quantize_with(x, config, 0, nullptr, std::move(drawn));
 }
 
 QuantizedTensor quantize(const Tensor& x, const QuantConfig& config, std::uint64_t key, std::span<const Range> ranges,

@@ -1,6 +1,7 @@
 // Tensors quantized to 1 to 8 bits per element, by groups. docs/quantization.md describes the format and its error.
 #pragma once
 
+#include "core/random.h"
 #include "core/tensor.h"
 
 #include <cstddef>
@@ -42,6 +43,7 @@ struct QuantizedTensor {
   DType dtype = DType::f32;
   Tensor bytes;           // u8 [quantized_bytes]: packed codes, 4 bytes per group, and what else the quantizer keeps
   std::uint64_t key = 0;  // seeds the draws; some quantizers need it to dequantize, too
+  Tensor drawn{};         // i64 []: the mixed key where a kernel drew it (draw_key); then `key` is not read
 };
 
 std::int64_t group_count(const Shape& shape, const Grouping& grouping);
@@ -66,6 +68,9 @@ QuantConfig drawless_config(int bits, const Grouping& grouping);
 /// The bytes are allocated on x's device with the purpose of the current AllocationScope. Throws Error if the quantizer
 /// does not take the configuration or the type.
 QuantizedTensor quantize(const Tensor& x, const QuantConfig& config, std::uint64_t key);
+/// The same with a key that a kernel draws on a cuda device, from block `number` of the stream: the host need not know
+/// the step, so that it can be captured. Quantizers that draw on the host throw.
+QuantizedTensor quantize(const Tensor& x, const QuantConfig& config, const RandomStream& stream, std::uint64_t number);
 /// The same with known ranges [groups], finite: one pass for column groups instead of two. Values outside saturate.
 /// `seen` [groups], or empty, receives the actual ranges of the finite values; groups without any keep their entry.
 /// Affine quantizers take ranges, others throw.

@@ -7,6 +7,10 @@
 
 namespace lacuna::quant {
 
+/// Writes the key of draws [] that block `number` of the stream gives, mixed as EightDraws takes it (draws.h).
+inline constinit Kernel<void(const RandomStream& stream, std::uint64_t number, const Tensor& key)> draw_key{
+    "key of draws"};
+
 // Quantizer::encode and decode. Workspaces are the kernels' own.
 
 inline constinit Kernel<void(const Tensor& x, const QuantizedTensor& quantized, const KnownRanges* known)>

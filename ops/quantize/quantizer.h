@@ -30,6 +30,8 @@ class Quantizer {
   virtual bool is_unbiased() const = 0;
   /// Whether codes depend on the key.
   virtual bool draws() const = 0;
+  /// Whether its kernels on cuda read the key from the device (QuantizedTensor::drawn).
+  virtual bool draws_in_kernels() const { return false; }
   /// Variance of the error relative to the variance of normally distributed values.
   virtual double relative_error(int bits) const = 0;
   /// The group size with the least error, given that affine quantizers take `size`; at most longest_group.

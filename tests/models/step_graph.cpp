@@ -37,6 +37,7 @@ struct Case {
   StatePrecision state = StatePrecision::f32;
   StepOptions step{};
   std::string policy = "exact";
+  OptionValues policy_options{};
   DType dtype = DType::f32;
   std::int64_t parts = 1;
   bool averages = false;
@@ -66,7 +67,7 @@ Outcome train(const Case& of, bool graph, int steps = 5) {
   std::optional<LossScaleSettings> scale;
   if (of.dtype == DType::f16) scale = {.initial = 0x1p30, .growth_interval = 2};
   const auto optimizer = make_optimizer(of.optimizer, {}, *model, {.precision = of.state, .loss_scale = scale});
-  const auto policy = make_policy(of.policy);
+  const auto policy = make_policy(of.policy, of.policy_options);
   std::optional<WeightAverage> average;
   if (of.averages) average.emplace(*model, 0.9);
   const Loss task;
@@ -153,7 +154,15 @@ TEST_CASE("cuda: replays have the same bits with late streams and in any order o
   CHECK(train(of, true).numbers == usual.numbers);
 }
 
-TEST_CASE("cuda: steps under a policy that draws on the host are not captured, and go on") {
+TEST_CASE("cuda: replays of steps that quantize by draws have the bits of others") {
+  for (const std::int64_t bits : {4, 8}) {
+    CAPTURE(bits);
+    check_equal({.model = vit_with_dropout(), .policy = "fixed", .policy_options = {{"bits", bits}}});
+    check_equal({.model = resnet(), .policy = "fixed", .policy_options = {{"bits", bits}}, .dtype = DType::bf16, .parts = 2});
+  }
+}
+
+TEST_CASE("cuda: steps under a policy whose ranges the host follows are not captured, and go on") {
   const Case of{.model = vit_with_dropout(), .policy = "mesa"};
   const Outcome tried = train(of, true);
   CHECK(tried.replayed == 0);

@@ -30,7 +30,8 @@ endforeach()
 file(CREATE_LINK ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/lacuna ${python_package}/bin/lacuna SYMBOLIC)
 
 # The types of the extension, for editors and type checkers.
-add_custom_command(TARGET lacuna_python POST_BUILD COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${CMAKE_BINARY_DIR}/python
+add_custom_command(TARGET lacuna_python POST_BUILD COMMAND ${CMAKE_COMMAND} -E env
+                   --modify PYTHONPATH=path_list_prepend:${CMAKE_BINARY_DIR}/python  # pip's nanobind is there too
                    ${Python_EXECUTABLE} -m nanobind.stubgen -q -r -m lacuna._core -O ${python_package}
                    -p ${CMAKE_CURRENT_SOURCE_DIR}/python/stubs.txt)
 install(DIRECTORY ${python_package}/_core DESTINATION . COMPONENT python)

@@ -27,8 +27,8 @@ void open_library() {
   const std::string path = library_path();
   if (path.find('/') != std::string::npos && !std::filesystem::exists(path))
     reject(
-        "there are no cuda devices: {} does not exist. Install it (pip install 'lacuna[cuda]'), or build Lacuna where "
-        "nvcc 12.4 or newer is installed (docs/cuda.md)",
+        "there are no cuda devices: {} does not exist. Install lacuna-cuda, or build Lacuna where nvcc 12.4 or "
+        "newer is installed (docs/install.md)",
         path);
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) reject("there are no cuda devices: {}", dlerror());
   if (registered == nullptr) reject("there are no cuda devices: {} registers none", path);

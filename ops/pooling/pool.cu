@@ -2,11 +2,10 @@
 
 #include "core/block.h"
 #include "ops/cuda/elements.h"
+#include "ops/quantize/pack_tile.h"
 
 namespace lacuna::cuda {
 namespace {
-
-constexpr int codes_together = 128;  // codes whose planes lie together
 
 // Blocks have parts of one row of one image, so that the places of their threads take 32-bit arithmetic.
 struct RowPart {
@@ -24,111 +23,113 @@ std::int64_t blocks_of(std::int64_t images, std::int64_t rows, std::int64_t elem
   return images * rows * divide_up(elements_of_row, threads);
 }
 
-/// A thread has an element, a block the codes that are packed together.
+/// A thread has eight elements of a row of windows: eight channels of a window, or any where these are no eights.
 template <class T>
 struct MaxForward {
-  static constexpr int threads = codes_together;
+  static constexpr int threads = 128;
   struct Shared {
-    std::uint8_t codes[threads];
+    alignas(16) std::uint8_t codes[8 * threads];
   };
   MaxPool pool;
-  const T* x;
+  Kept<T> x;
   T* y;
   std::uint8_t* places;
 
   LACUNA_DEVICE void operator()(const Block<MaxForward>& block) const {
     const PoolAxis &down = pool.windows.down, &across = pool.windows.across;
     const std::int64_t channels = pool.windows.channels, of_row = across.windows * channels;
-    const RowPart at(block, of_row, down.windows);
-    std::uint8_t code = 0;
+    const RowPart at(block, (of_row + 7) / 8, down.windows);
     const std::int64_t line = static_cast<std::int64_t>(at.image) * down.windows + at.row;
-    if (at.element < of_row) {
-      const auto width = static_cast<std::uint32_t>(channels);
-      const auto i = static_cast<std::int32_t>(at.row), j = static_cast<std::int32_t>(at.element / width);
-      const PoolAxis::Range rows = down.covered(i), columns = across.covered(j);
-      const T* const image =
-          x + static_cast<std::int64_t>(at.image) * down.extent * across.extent * channels + at.element % width;
-      T best{};
-      bool first = true;
-      for (std::int32_t h = rows.begin; h < rows.end; ++h)
-        for (std::int32_t w = columns.begin; w < columns.end; ++w) {
-          const T found = image[(static_cast<std::int64_t>(h) * across.extent + w) * channels];
-          const float value = to_compute(found);
-          if (!first && !(value > to_compute(best)) && value == value) continue;  // NaN wins, so that it propagates
-          best = found;
-          code = static_cast<std::uint8_t>((h - i * down.stride + down.padding) * across.kernel +
-                                           (w - j * across.stride + across.padding));
-          first = false;
+    const std::int64_t first = static_cast<std::int64_t>(at.element) * 8, begin = first - block.thread() * 8;
+    EightCodes codes{};
+    if (first < of_row) {
+      const Written<T> row(y + line * of_row, of_row);
+      const auto width = static_cast<std::uint32_t>(channels), element = static_cast<std::uint32_t>(first);
+      if (channels % 8 == 0) {
+        Eight best;
+        maximum(at, element / width, element % width, best, codes);
+        row.set(first, best);
+      } else {
+#pragma unroll 1
+        for (std::uint32_t i = 0; i < 8 && element + i < of_row; ++i) {
+          Eight best;
+          EightCodes own{};
+          maximum(at, (element + i) / width, (element + i) % width, best, own);
+          row.set_one(first + i, best[0]);
+          (i < 4 ? codes[0] : codes[1]) |= (own[0] & 0xffU) << (i % 4 * 8);
         }
-      y[line * of_row + at.element] = best;
-    }
-    block.shared().codes[block.thread()] = code;
-    block.sync();
-    const std::int64_t begin = at.element - static_cast<std::uint32_t>(block.thread()), left = of_row - begin;
-    const int count = left < codes_together ? static_cast<int>(left) : codes_together;
-    std::uint8_t* plane = places + line * pool.row_bytes + begin / codes_together * (codes_together / 8 * pool.bits);
-    int shift = 0;
-    for (int width = 8; width > 0; width /= 2) {
-      if ((pool.bits & width) == 0) continue;
-      const int bytes = (count * width + 7) / 8;
-      if (block.thread() < bytes) {
-        std::uint32_t packed = 0;
-        for (int part = 0, code_at = block.thread(); part < 8 && code_at < count; part += width, code_at += bytes)
-          packed |= (static_cast<std::uint32_t>(block.shared().codes[code_at]) >> shift & ((1U << width) - 1)) << part;
-        plane[block.thread()] = static_cast<std::uint8_t>(packed);
-      }
-      plane += bytes;
-      shift += width;
-    }
-  }
-};
-
-template <class T>
-struct MaxBackward {
-  static constexpr int threads = 256;
-  MaxPool pool;
-  const T* dy;
-  const std::uint8_t* places;
-  T* dx;
-
-  LACUNA_DEVICE void operator()(const Block<MaxBackward>& block) const {
-    const PoolAxis &down = pool.windows.down, &across = pool.windows.across;
-    const std::int64_t channels = pool.windows.channels, of_row = across.extent * channels;
-    const RowPart at(block, of_row, down.extent);
-    if (at.element >= of_row) return;
-    const auto width = static_cast<std::uint32_t>(channels);
-    const auto h = static_cast<std::int32_t>(at.row), w = static_cast<std::int32_t>(at.element / width);
-    const PoolAxis::Range rows = down.covering(h), columns = across.covering(w);
-    float sum = 0;
-    for (std::int32_t i = rows.begin; i < rows.end; ++i) {
-      const std::int64_t line = static_cast<std::int64_t>(at.image) * down.windows + i;
-      for (std::int32_t j = columns.begin; j < columns.end; ++j) {
-        const std::int64_t element = j * channels + at.element % width;
-        const int place =
-            (h - i * down.stride + down.padding) * across.kernel + (w - j * across.stride + across.padding);
-        if (code_at(places + line * pool.row_bytes, element) == place)
-          sum += to_compute(dy[line * across.windows * channels + element]);
       }
     }
-    dx[(static_cast<std::int64_t>(at.image) * down.extent + h) * of_row + at.element] = static_cast<T>(sum);
+    const std::int64_t left = of_row - begin;
+    write_codes(block, block.shared().codes, codes, left < 8 * threads ? static_cast<int>(left) : 8 * threads,
+                pool.bits, places + line * pool.row_bytes + begin / 8 * pool.bits);
   }
 
  private:
-  LACUNA_DEVICE int code_at(const std::uint8_t* row, std::int64_t element) const {
-    const std::int64_t begin = element / codes_together * codes_together;
-    const std::int64_t left = pool.windows.across.windows * pool.windows.channels - begin;
-    const int count = left < codes_together ? static_cast<int>(left) : codes_together;
-    const int place = static_cast<int>(element - begin);
-    const std::uint8_t* plane = row + begin / 8 * pool.bits;
-    int code = 0, shift = 0;
-    for (int width = 8; width > 0; width /= 2) {
-      if ((pool.bits & width) == 0) continue;
-      const int bytes = (count * width + 7) / 8;
-      code |= (plane[place % bytes] >> (place / bytes * width) & ((1 << width) - 1)) << shift;
-      plane += bytes;
-      shift += width;
+  /// Of window j of the row and channels from c on, of which those that are there count.
+  LACUNA_DEVICE void maximum(const RowPart& at, std::uint32_t j, std::uint32_t c, Eight& best,
+                             EightCodes& codes) const {
+    const PoolAxis &down = pool.windows.down, &across = pool.windows.across;
+    const auto i = static_cast<std::int32_t>(at.row), column = static_cast<std::int32_t>(j);
+    const PoolAxis::Range rows = down.covered(i), columns = across.covered(column);
+    std::uint32_t code[8]{};
+    bool first = true;
+    for (std::int32_t h = rows.begin; h < rows.end; ++h)
+      for (std::int32_t w = columns.begin; w < columns.end; ++w) {
+        const std::int64_t pixel = (static_cast<std::int64_t>(at.image) * down.extent + h) * across.extent + w;
+        const Eight values = x.at_row(pixel, pool.windows.channels, c);
+        const auto place = static_cast<std::uint32_t>((h - i * down.stride + down.padding) * across.kernel +
+                                                      (w - column * across.stride + across.padding));
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+          if (!first && !(values[k] > best[k]) && values[k] == values[k]) continue;  // NaN wins, so that it propagates
+          best[k] = values[k];
+          code[k] = place;
+        }
+        first = false;
+      }
+#pragma unroll
+    for (int k = 0; k < 8; ++k) codes[k / 4] |= code[k] << (k % 4 * 8);
+  }
+};
+
+/// A thread has eight channels of a place.
+template <class T>
+struct MaxBackward {
+  static constexpr int threads = 128;
+  MaxPool pool;
+  Kept<T> dy;
+  const std::uint8_t* places;
+  Written<T> dx;
+
+  LACUNA_DEVICE void operator()(const Block<MaxBackward>& block) const {
+    const PoolAxis &down = pool.windows.down, &across = pool.windows.across;
+    const std::int64_t channels = pool.windows.channels, units = (channels + 7) / 8;
+    const RowPart at(block, across.extent * units, down.extent);
+    if (at.element >= across.extent * units) return;
+    const auto h = static_cast<std::int32_t>(at.row);
+    const auto w = static_cast<std::int32_t>(at.element / static_cast<std::uint32_t>(units));
+    const std::int64_t c = at.element % static_cast<std::uint32_t>(units) * 8;
+    const PoolAxis::Range rows = down.covering(h), columns = across.covering(w);
+    Eight sum{};
+    for (std::int32_t i = rows.begin; i < rows.end; ++i) {
+      const std::int64_t line = static_cast<std::int64_t>(at.image) * down.windows + i;
+      const PackedCodes codes(places + line * pool.row_bytes, across.windows * channels, pool.bits);
+      for (std::int32_t j = columns.begin; j < columns.end; ++j) {
+        const auto place = static_cast<std::uint32_t>((h - i * down.stride + down.padding) * across.kernel +
+                                                      (w - j * across.stride + across.padding));
+        std::uint32_t code[8];
+        if (channels % 8 == 0) {
+          codes.read(j * channels + c, code);
+        } else {
+          for (int k = 0; k < 8; ++k) code[k] = c + k < channels ? codes.one(j * channels + c + k) : 0;
+        }
+        const Eight d = dy.at_row(line * across.windows + j, channels, c);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) sum[k] += code[k] == place ? d[k] : 0.0F;
+      }
     }
-    return code;
+    dx.set_row((static_cast<std::int64_t>(at.image) * down.extent + h) * across.extent + w, channels, c, sum);
   }
 };
 
@@ -247,8 +248,9 @@ struct GlobalBackward {
 void max_pool_forward(Stream stream, DType type, const MaxPool& pool, const void* x, void* y, std::uint8_t* places) {
   const PoolWindows& w = pool.windows;
   with_cuda_type(type, [&]<class T>(Type<T>) {
-    run(stream, blocks_of(w.images, w.down.windows, w.across.windows * w.channels, MaxForward<T>::threads),
-        MaxForward<T>{.pool = pool, .x = static_cast<const T*>(x), .y = static_cast<T*>(y), .places = places});
+    run(stream,
+        blocks_of(w.images, w.down.windows, divide_up(w.across.windows * w.channels, 8), MaxForward<T>::threads),
+        MaxForward<T>{.pool = pool, .x = {x, 0}, .y = static_cast<T*>(y), .places = places});
   });
 }
 
@@ -256,8 +258,8 @@ void max_pool_backward(Stream stream, DType type, const MaxPool& pool, const voi
                        void* dx) {
   const PoolWindows& w = pool.windows;
   with_cuda_type(type, [&]<class T>(Type<T>) {
-    run(stream, blocks_of(w.images, w.down.extent, w.across.extent * w.channels, MaxBackward<T>::threads),
-        MaxBackward<T>{.pool = pool, .dy = static_cast<const T*>(dy), .places = places, .dx = static_cast<T*>(dx)});
+    run(stream, blocks_of(w.images, w.down.extent, w.across.extent * divide_up(w.channels, 8), MaxBackward<T>::threads),
+        MaxBackward<T>{.pool = pool, .dy = {dy, 0}, .places = places, .dx = {dx, 0}});
   });
 }
 

@@ -20,6 +20,11 @@ const RegisterSample max_pool_overlapping(
 const RegisterSample max_pool_large(pool("max_pool2d, a window of five bits",
                                          MaxPool2d{.kernel = 5, .stride = 1, .padding = 2, .height = 5, .width = 6},
                                          {2, 5, 6, 3}));
+const RegisterSample max_eights(pool("max_pool2d, overlapping windows of 24 channels",
+                                     MaxPool2d{.kernel = 3, .stride = 2, .padding = 1, .height = 9, .width = 14},
+                                     {2, 9, 14, 24}));
+const RegisterSample max_wide(pool("max_pool2d of rows of 1,152 elements", MaxPool2d{.height = 4, .width = 24},
+                                   {1, 4, 24, 96}));
 const RegisterSample relu_max_pool(pool("relu_max_pool2d", ReluMaxPool2d{.height = 7, .width = 4}, {2, 7, 4, 5}));
 const RegisterSample relu_max_pool_overlapping(
     pool("relu_max_pool2d, overlapping windows",

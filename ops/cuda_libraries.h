@@ -18,13 +18,19 @@ bool& uses_cudnn();
 
 struct CudaLibrary {
   std::string name{};
-  std::string version{};  // empty: it cannot be used
-  std::string problem{};  // which package brings it; empty: none
+  std::string version{};             // empty: it cannot be used
+  std::string problem{};             // which package brings it; empty: none
+  std::vector<std::string> notes{};  // what it does not compute here, of what is common
 };
 /// Adds the libraries of the loaded backend.
 inline constinit Kernel<void(std::vector<CudaLibrary>& libraries)> add_cuda_libraries{"libraries"};
 
 /// The libraries of the loaded backend.
 std::vector<CudaLibrary> cuda_libraries();
+
+/// Notes that a library does not compute something, which kernels of our own then do more slowly; each text once.
+void note_library(const std::string& text);
+/// The notes since the last call.
+std::vector<std::string> new_library_notes();
 
 }  // namespace lacuna

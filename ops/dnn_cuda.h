@@ -45,19 +45,34 @@ struct DenseAttentionPointers {
   void *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
 
-/// Samples of which deterministic backward takes no more than library_workspace: cuDNN has dq in f32, for each 128
-/// keys.
-constexpr std::int64_t samples_at_once(const DenseAttention& a) {
+/// Bytes of workspace that deterministic backward takes for a sample: cuDNN has dq in f32, for each 128 keys, and sums
+/// of each query.
+constexpr std::int64_t workspace_of_sample(const DenseAttention& a) {
   const std::int64_t tile = 128, tiles = (a.queries + tile - 1) / tile * tile, copies = (a.keys + tile - 1) / tile;
-  const std::int64_t width = a.head_dim < 64 ? 64 : a.head_dim, of_sample = a.heads * tiles * (copies * width * 4 + 16);
+  const std::int64_t width = a.head_dim < 64 ? 64 : a.head_dim;
+  return a.heads * tiles * (copies * width * 4 + 16);
+}
+/// Samples of which it takes no more than library_workspace.
+constexpr std::int64_t samples_at_once(const DenseAttention& a) {
+  const std::int64_t of_sample = workspace_of_sample(a);
   return of_sample < library_workspace ? library_workspace / of_sample : 1;
 }
+/// Bytes of workspace of attention, a rule of the shape that a plan on `meta` knows: more than library_workspace for
+/// a sample of long rows.
+constexpr std::int64_t workspace_for(const DenseAttention& a) {
+  const std::int64_t of_sample = a.backward ? workspace_of_sample(a) : 0;
+  return of_sample > library_workspace ? of_sample : library_workspace;
+}
+/// Kernels of our own compute what would take more: 16 heads from about 3,700 tokens on.
+constexpr bool has_room(const DenseAttention& a) { return workspace_for(a) <= std::int64_t{512} << 20; }
 
-/// Whether the library is here and computes this within library_workspace, with the same bits every run.
+/// Whether the library is here and computes this within its workspace (library_workspace; of attention workspace_for),
+/// with the same bits every run. Where it does not, library_notes says why.
 bool has_plan(int device, const Convolution& what);
 bool has_plan(int device, const DenseAttention& what);
 
-/// Runs a convolution that has a plan. workspace: [library_workspace] bytes of the device.
+/// Runs a convolution or attention that has a plan. workspace: [library_workspace] or [workspace_for] bytes of the
+/// device.
 void convolve(Stream stream, int device, const Convolution& what, const void* first, const void* second, void* result,
               void* workspace);
 void attend(Stream stream, int device, const DenseAttention& what, const DenseAttentionPointers& pointers,

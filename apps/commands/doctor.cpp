@@ -73,8 +73,10 @@ std::string text_of(const CudaDevices& cuda, const std::vector<std::string>& pro
   if (cuda.names.empty()) return cuda.problem;
   std::string text = fmt::format("{}", fmt::join(cuda.names, ", "));
   for (const std::string& problem : problems) text += "; " + problem;
-  for (const CudaLibrary& library : libraries)
+  for (const CudaLibrary& library : libraries) {
     text += fmt::format("; {} {}", library.name, library.problem.empty() ? library.version : library.problem);
+    for (const std::string& note : library.notes) text += "; " + note;
+  }
   return text;
 }
 
@@ -85,7 +87,8 @@ ExitCode run(const Report& report) {
   const std::vector<CudaLibrary> libraries = cuda.names.empty() ? std::vector<CudaLibrary>() : cuda_libraries();
   nlohmann::ordered_json libraries_json = nlohmann::json::array();
   for (const CudaLibrary& library : libraries)
-    libraries_json.push_back({{"name", library.name}, {"version", library.version}, {"problem", library.problem}});
+    libraries_json.push_back(
+        {{"name", library.name}, {"version", library.version}, {"problem", library.problem}, {"notes", library.notes}});
   const Launch launch = read_launch();
   const std::vector<InstructionSet> sets = instruction_sets();
   nlohmann::ordered_json used = nlohmann::json::array(), processor = nlohmann::json::array();

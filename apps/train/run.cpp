@@ -21,6 +21,7 @@
 #include "core/finite.h"
 #include "data/sample.h"
 #include "nn/weight_formats.h"
+#include "ops/cuda_libraries.h"
 
 #include <fmt/ranges.h>
 
@@ -403,6 +404,7 @@ void Run::note_step(const StepResult& result, double learning_rate, double secon
     line["measuring"] = result.calibration_seconds;
     note_calibration(line);
   }
+  for (const std::string& note : new_library_notes()) print_error(fmt::format("lacuna: note: {}\n", note));
   if (!result.not_captured.empty())
     print_error(fmt::format("lacuna: note: steps are not captured (train.graph): {}\n", result.not_captured));
   if (!result.replaced.empty()) {

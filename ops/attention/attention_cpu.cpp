@@ -1,6 +1,7 @@
 // Fused attention on the CPU. A task is one head of one sample: its keys and values are packed once, then each block of
 // queries passes through cache.
 #include "ops/attention/attention_kernels.h"
+#include "ops/attention/dense_memory.h"
 
 #include "core/parallel.h"
 #include "core/planned_device.h"
@@ -506,13 +507,21 @@ const RegisterKernel cpu_sum_bias{attention_sum_bias, DeviceKind::cpu, sum_bias}
 
 }  // namespace
 
+namespace {
+/// In a plan for cuda.
+void take_memory_on_cuda(bool backward, const AttentionArguments& a, DType dtype, Device device) {
+  if (a.bias.defined() || a.key_lengths.defined() || a.dropout > 0 || a.sequences != nullptr) return;
+  take_dense_memory(backward, {a.samples, a.heads, a.heads, a.queries, a.keys, a.head_dim}, dtype, device);
+}
+}  // namespace
+
 std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype, Device device) {
-  if (computes_on_cuda(device)) return 0;
+  if (computes_on_cuda(device)) return take_memory_on_cuda(false, a, dtype, device), 0;
   return tile::with_factors(
       dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) { return Forward<T, pairs>(a).workspace(); });
 }
 std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype, Device device) {
-  if (computes_on_cuda(device)) return 0;
+  if (computes_on_cuda(device)) return take_memory_on_cuda(true, a, dtype, device), 0;
   return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
     return Backward<T, pairs>(a, {}, {}).workspace();
   });

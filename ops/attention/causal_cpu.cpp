@@ -4,6 +4,7 @@
 #include "core/planned_device.h"
 #include "ops/attention/causal_kernels.h"
 #include "ops/attention/causal_tiles.h"
+#include "ops/attention/dense_memory.h"
 #include "ops/attention/rounded_alibi.h"
 
 #include <array>
@@ -519,14 +520,33 @@ const RegisterKernel cpu_causal_backward{
 
 }  // namespace
 
+namespace {
+/// In a plan for cuda.
+void take_causal_memory_on_cuda(bool backward, const CausalArguments& a, DType dtype, Device device) {
+  if (!has_dense_form(a)) return;
+  const std::int64_t length = a.keys.length(a.first);
+  take_dense_memory(backward, {a.last - a.first, a.heads, a.kv_heads, length, length, a.head_dim}, dtype, device);
+}
+}  // namespace
+
+bool has_dense_form(const CausalArguments& a) {
+  if (a.window != 0 || a.ahead != 0 || a.soft_cap != 0 || !a.slopes.empty() || a.dropout > 0) return false;
+  const std::int64_t length = a.keys.length(a.first);
+  for (std::int64_t i = a.first; i < a.last; ++i)
+    if (a.keys.end(i) - a.keys.begin(i) != length || a.queries.end(i) - a.queries.begin(i) != length ||
+        a.keys.length(i) != length || a.queries.length(i) != length)
+      return false;
+  return true;
+}
+
 std::int64_t causal_forward_workspace(const CausalArguments& a, DType dtype, Device device) {
-  if (computes_on_cuda(device)) return 0;
+  if (computes_on_cuda(device)) return take_causal_memory_on_cuda(false, a, dtype, device), 0;
   return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
     return CausalForward<T, pairs>(a).workspace();
   });
 }
 std::int64_t causal_backward_workspace(const CausalArguments& a, DType dtype, Device device) {
-  if (computes_on_cuda(device)) return 0;
+  if (computes_on_cuda(device)) return take_causal_memory_on_cuda(true, a, dtype, device), 0;
   return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
     return CausalBackward<T, pairs>(a).workspace();
   });

@@ -72,14 +72,9 @@ struct CausalOnDevice {
   }
 };
 
-/// Whether cuDNN computes it: sequences of one length, all of whose rows are queries, and no other option.
 std::optional<DenseArguments> dense_causal(const CausalArguments& a) {
+  if (!has_dense_form(a)) return std::nullopt;
   const std::int64_t length = a.keys.length(a.first);
-  for (std::int64_t i = a.first; i < a.last; ++i)
-    if (a.keys.end(i) - a.keys.begin(i) != length || a.queries.end(i) - a.queries.begin(i) != length ||
-        a.keys.length(i) != length || a.queries.length(i) != length)
-      return std::nullopt;
-  if (a.window != 0 || a.ahead != 0 || a.soft_cap != 0 || !a.slopes.empty() || a.dropout > 0) return std::nullopt;
   return DenseArguments{.samples = a.last - a.first,
                         .heads = a.heads,
                         .kv_heads = a.kv_heads,

@@ -45,6 +45,9 @@ struct CausalGradients {
   Tensor partial{};
 };
 
+/// Whether cuDNN's form is enough: sequences of one length, all of whose rows are queries, and no other option.
+bool has_dense_form(const CausalArguments& a);
+
 /// Elements of the compute type that one thread of the CPU works in; none on cuda.
 std::int64_t causal_forward_workspace(const CausalArguments& a, DType dtype, Device device);
 std::int64_t causal_backward_workspace(const CausalArguments& a, DType dtype, Device device);

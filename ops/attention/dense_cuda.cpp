@@ -1,6 +1,7 @@
 #include "ops/attention/dense_cuda.h"
 
 #include "core/backend.h"
+#include "ops/attention/dense_memory.h"
 #include "ops/cuda_libraries.h"
 #include "ops/dnn_cuda.h"
 
@@ -11,12 +12,11 @@ namespace lacuna {
 namespace {
 
 bool is_dense(const DenseArguments& a, DType dtype) {
-  constexpr std::int64_t unit = 8, most_head_dim = 128;  // of head dimensions and strides, in elements
+  constexpr std::int64_t unit = 8;  // of strides, in elements
   const auto fits = [](const TokenColumns& columns) {
     return columns.tokens.defined() && columns.first % unit == 0 && columns.tokens.shape().back() % unit == 0;
   };
-  return uses_cudnn() && dtype != DType::f32 && a.head_dim % unit == 0 && a.head_dim <= most_head_dim && fits(a.q) &&
-         fits(a.k) && fits(a.v);
+  return uses_cudnn() && is_dense(a.head_dim, dtype) && fits(a.q) && fits(a.k) && fits(a.v);
 }
 
 std::int64_t stride_of(const TokenColumns& columns) { return columns.tokens.shape().back(); }
@@ -45,7 +45,7 @@ cuda::DenseAttention dense_problem(const DenseArguments& a, DType dtype) {
 }
 
 void run_dense(Device device, const cuda::DenseAttention& what, const cuda::DenseAttentionPointers& pointers) {
-  const Tensor workspace = Tensor::empty({library_workspace}, DType::u8, device, Purpose::workspace);
+  const Tensor workspace = Tensor::empty({cuda::workspace_for(what)}, DType::u8, device, Purpose::workspace);
   cuda::attend(stream_of(device), device.index, what, pointers, workspace.raw());
 }
 
@@ -86,7 +86,8 @@ bool backward_by_cudnn(const DenseArguments& a, const Tensor& dy, const TokenCol
   };
   for (const std::int64_t samples : {part, rest == 0 ? part : rest}) {
     const auto [forward, backward] = plans_of(samples);
-    if (!cuda::has_plan(device.index, forward) || !cuda::has_plan(device.index, backward)) return false;
+    if (!cuda::has_room(backward) || !cuda::has_plan(device.index, forward) || !cuda::has_plan(device.index, backward))
+      return false;
   }
   const std::int64_t width = a.heads * a.head_dim;
   const Tensor y = Tensor::empty({part * a.queries, width}, dy.dtype(), device, Purpose::workspace);

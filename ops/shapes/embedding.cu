@@ -55,6 +55,25 @@ struct AddRowsToTable {
   const std::int64_t* ids;
   std::int64_t entries, rows, width, padding;
 
+  /// Adds up to four of the rows that `left` names, in order; returns the rest. They are read together, since an id may
+  /// have thousands.
+  LACUNA_DEVICE std::uint32_t add_rows(std::uint32_t left, std::int64_t first, std::int64_t c, Eight& sum) const {
+    constexpr int together = 4;
+    Eight terms[together];
+    bool is_there[together];
+#pragma unroll
+    for (int t = 0; t < together; ++t) {
+      is_there[t] = left != 0;
+      if (is_there[t]) terms[t] = dy.at_row(first + lowest_bit(left), width, c);
+      left &= left - 1;  // 0 stays 0
+    }
+#pragma unroll
+    for (int t = 0; t < together; ++t)
+      if (is_there[t])
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sum[i] += terms[t][i];
+    return left;
+  }
   LACUNA_DEVICE void operator()(const Block<AddRowsToTable>& block) const {
     const std::int64_t own = block.index(), id = ids[own];
     if (id == padding || id < 0 || id >= entries) return;
@@ -74,17 +93,55 @@ struct AddRowsToTable {
         const std::uint32_t found = ballot(candidate < rows && ids[candidate] == id);
         if (block.lane() == 0) block.shared().matches[set][block.warp()] = found;
         block.sync();
-        for (int w = 0; w < block.warps; ++w)
-          for (std::uint32_t left = block.shared().matches[set][w]; left != 0; left &= left - 1) {
-            if (c >= width) continue;
-            const Eight term = dy.at_row(first + w * warp_size + lowest_bit(left), width, c);
-#pragma unroll
-            for (int i = 0; i < 8; ++i) sum[i] += term[i];
-          }
+        for (int w = 0; w < block.warps && c < width; ++w)
+          for (std::uint32_t left = block.shared().matches[set][w]; left != 0;)
+            left = add_rows(left, first + w * warp_size, c, sum);
       }
       if (c < width) table.set_row(id, width, c, sum);
       block.sync();
     }
+  }
+};
+
+/// A table of few entries, as of token types: a block sums the rows of a part for one entry.
+template <class T>
+struct SumRowsOfParts {
+  static constexpr int threads = 128;
+  Kept<T> dy;
+  float* partial;  // [parts, entries, width]
+  const std::int64_t* ids;
+  std::int64_t entries, rows, width, padding;
+
+  LACUNA_DEVICE void operator()(const Block<SumRowsOfParts>& block) const {
+    const std::int64_t part = block.index() / entries, entry = block.index() % entries;
+    const std::int64_t begin = part * rows_of_part, end = begin + rows_of_part < rows ? begin + rows_of_part : rows;
+    for (std::int64_t c = block.thread() * 8; c < width; c += threads * 8) {
+      Eight sum{};
+      for (std::int64_t row = begin; row < end; ++row) {
+        if (ids[row] != entry || entry == padding) continue;
+        const Eight term = dy.at_row(row, width, c);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sum[i] += term[i];
+      }
+      for (int i = 0; i < 8 && c + i < width; ++i) partial[block.index() * width + c + i] = sum[i];
+    }
+  }
+};
+/// Adds the parts to the table, in order.
+template <class Entry>
+struct AddPartsToTable {
+  static constexpr int threads = 128;
+  const float* partial;  // [parts, count]
+  Entry* table;          // [count]
+  std::int64_t parts, count;
+
+  LACUNA_DEVICE void operator()(const Block<AddPartsToTable>& block) const {
+    const std::int64_t i = block.global_thread();
+    if (i >= count) return;
+    float sum = static_cast<float>(to_compute(table[i]));
+#pragma unroll 8
+    for (std::int64_t part = 0; part < parts; ++part) sum += partial[part * count + i];
+    table[i] = static_cast<Entry>(sum);
   }
 };
 
@@ -114,9 +171,18 @@ void look_up(Stream stream, DType table_type, DType type, const LookUp& what) {
 
 void add_to_table(Stream stream, DType table_type, DType type, const AddToTable& what) {
   with_types(table_type, type, [&]<class Entry, class T>(Type<Entry>, Type<T>) {
+    const Kept<T> dy(what.dy, what.rows * what.width);
+    const std::int64_t parts = divide_up(what.rows, rows_of_part), count = what.entries * what.width;
+    if (what.partial != nullptr) {
+      run(stream, parts * what.entries,
+          SumRowsOfParts<T>{dy, what.partial, what.ids, what.entries, what.rows, what.width, what.padding});
+      run(stream, divide_up(count, AddPartsToTable<Entry>::threads),
+          AddPartsToTable<Entry>{what.partial, static_cast<Entry*>(what.table), parts, count});
+      return;
+    }
     run(stream, what.rows,
-        AddRowsToTable<Entry, T>{.dy = {what.dy, what.rows * what.width},
-                                 .table = {what.table, what.entries * what.width},
+        AddRowsToTable<Entry, T>{.dy = dy,
+                                 .table = {what.table, count},
                                  .ids = what.ids,
                                  .entries = what.entries,
                                  .rows = what.rows,

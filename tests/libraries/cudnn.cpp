@@ -12,8 +12,14 @@ namespace lacuna {
 namespace {
 
 const std::array devices{DescribedDevice{"A100", 8, 0, 108, 166912, 40 << 20},
+                         DescribedDevice{"RTX 3060", 8, 6, 28, 101376, 3 << 20},
+                         DescribedDevice{"RTX 4090", 8, 9, 128, 101376, 72 << 20},
                          DescribedDevice{"H100", 9, 0, 132, 232448, 50 << 20},
-                         DescribedDevice{"B200", 10, 0, 148, 232448, 126 << 20}};
+                         DescribedDevice{"B200", 10, 0, 148, 232448, 126 << 20},
+                         DescribedDevice{"RTX 5090", 12, 0, 170, 101376, 96 << 20}};
+
+std::int64_t workspace_of(const cuda::Convolution&) { return library_workspace; }
+std::int64_t workspace_of(const cuda::DenseAttention& what) { return cuda::workspace_for(what); }
 
 /// Calls `f(target)` for each device. Without cuDNN says so and calls nothing.
 template <class F>
@@ -37,7 +43,7 @@ void check_planned(const cuda::PlanTarget& target, const What& what) {
   const cuda::Planned planned = cuda::plan_of(target, what);
   CHECK_MESSAGE(planned.plan != nullptr, planned.problem);
   if (planned.plan == nullptr) return;
-  CHECK(planned.plan->workspace() <= library_workspace);
+  CHECK(planned.plan->workspace() <= workspace_of(what));
   CHECK(!planned.plan->name().empty());
 }
 
@@ -55,7 +61,7 @@ const std::array shapes{NamedShape{"1x1, step 2", {32, 56, 56, 256, 512, 1, 1, 2
 
 }  // namespace
 
-TEST_CASE("cuDNN has a deterministic plan for each pass of each convolution, on sm_80, 90 and 100") {
+TEST_CASE("cuDNN has a deterministic plan for each pass of each convolution, on every kind of card") {
   for_devices([](const cuda::PlanTarget& target) {
     for (const NamedShape& shape : shapes)
       for (const DType dtype : {DType::bf16, DType::f16})
@@ -69,7 +75,7 @@ TEST_CASE("cuDNN has a deterministic plan for each pass of each convolution, on 
   });
 }
 
-TEST_CASE("cuDNN has a deterministic plan for attention from the packed q, k and v, on sm_80, 90 and 100") {
+TEST_CASE("cuDNN has a deterministic plan for attention from the packed q, k and v, on every kind of card") {
   struct Case {
     std::int64_t heads, tokens, head_dim;
     DType dtype;
@@ -81,7 +87,9 @@ TEST_CASE("cuDNN has a deterministic plan for attention from the packed q, k and
                           {16, 257, 80, DType::bf16},
                           {12, 512, 64, DType::bf16},
                           {8, 128, 128, DType::bf16},
-                          {12, 197, 64, DType::bf16, 1}})
+                          {12, 197, 64, DType::bf16, 1},
+                          {16, 1025, 64, DType::bf16},  // ViT-L at 512 pixels
+                          {12, 2048, 64, DType::f16}})
       for (const bool backward : {false, true}) {
         CAPTURE(c.head_dim);
         CAPTURE(backward);
@@ -94,16 +102,20 @@ TEST_CASE("cuDNN has a deterministic plan for attention from the packed q, k and
   });
 }
 
-TEST_CASE("cuDNN has a deterministic plan for causal attention, on sm_80, 90 and 100") {
+TEST_CASE("cuDNN has a deterministic plan for causal attention, on every kind of card") {
   for_devices([](const cuda::PlanTarget& target) {
-    for (const std::int64_t head_dim : {64, 128})
+    struct Case {
+      std::int64_t heads, kv_heads, head_dim, tokens;
+    };
+    for (const Case& c : {Case{12, 12, 64, 512}, {12, 12, 128, 512}, {14, 2, 64, 1024}, {16, 16, 128, 2048}})
       for (const bool backward : {false, true}) {
-        CAPTURE(head_dim);
+        CAPTURE(c.heads);
+        CAPTURE(c.tokens);
         CAPTURE(backward);
-        constexpr std::int64_t heads = 12, tokens = 512;
-        const std::int64_t width = heads * head_dim;
-        cuda::DenseAttention what{backward, DType::bf16, 1,     heads, heads, tokens, tokens, head_dim, tokens,
-                                  width,    width,       width, width, width, width,  0.125F, true};
+        const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+        cuda::DenseAttention what{backward, DType::bf16, 1,        c.heads, c.kv_heads, c.tokens,
+                                  c.tokens, c.head_dim,  c.tokens, q,       kv,         kv,
+                                  q,        kv,          kv,       0.125F,  true};
         what.samples = cuda::samples_at_once(what);
         check_planned(target, what);
       }
@@ -118,6 +130,17 @@ TEST_CASE("cuDNN plans alike each time: bits of results hang on it") {
     REQUIRE(again.plan != nullptr);
     CHECK(again.plan->name() == planned.plan->name());
     CHECK(again.plan->workspace() == planned.plan->workspace());
+  });
+}
+
+TEST_CASE("a plan whose whole workspace is above the buffer is none") {
+  for_devices([](const cuda::PlanTarget& target) {
+    // Sums of each query come on top of what the engine takes.
+    constexpr std::int64_t heads = 16, tokens = 600'000, head_dim = 64, width = heads * head_dim;
+    const cuda::DenseAttention what{false, DType::bf16, 1,     heads, heads, tokens, tokens, head_dim, tokens,
+                                    width, width,       width, 0,     0,     0,      0.125F, false};
+    const cuda::Planned planned = cuda::plan_of(target, what);
+    if (planned.plan != nullptr) CHECK(planned.plan->workspace() <= cuda::workspace_for(what));
   });
 }
 

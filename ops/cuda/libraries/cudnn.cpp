@@ -1,6 +1,8 @@
 // Convolutions and attention by cuDNN, which is opened when it is first needed.
 #include "ops/cuda/libraries/cudnn.h"
 
+#include "core/backend.h"
+#include "core/dtype.h"
 #include "core/error.h"
 #include "ops/cuda_libraries.h"
 
@@ -15,6 +17,23 @@ namespace {
 
 void check(cudnnStatus_t status, const char* call) {
   if (status != CUDNN_STATUS_SUCCESS) fail("cuDNN: {} failed: {}", call, cudnnGetErrorString(status));
+}
+
+std::string text_of(const Convolution& what) {
+  const ConvShape& s = what.shape;
+  constexpr const char* passes[] = {"", ", gradient of the input", ", gradient of the weights"};
+  return fmt::format("a convolution {}×{} of {} to {} channels at {}×{}{}, in {}", s.kernel_height, s.kernel_width,
+                     s.channels, s.outputs, s.height, s.width, passes[static_cast<int>(what.pass)],
+                     name_of(what.dtype));
+}
+std::string text_of(const DenseAttention& what) {
+  return fmt::format("attention{} of {} heads of {}, {} to {} tokens, in {}", what.backward ? ", backward," : "",
+                     what.heads, what.head_dim, what.queries, what.keys, name_of(what.dtype));
+}
+template <class What>
+std::string missing(const What& what, const std::string& problem) {
+  return fmt::format("cuDNN has no plan for {}: {}. Kernels of our own compute it, more slowly", text_of(what),
+                     problem);
 }
 
 /// The handle of a device and the plans made for it. They live as long as the process.
@@ -35,24 +54,52 @@ class Plans {
     plan->run(handle(device), pointers, workspace);
   }
 
- private:
-  cudnnHandle_t handle(int device) {
-    cudnnHandle_t& handle = handles_[device];
-    if (handle == nullptr) check(cudnnCreate(&handle), "Create");
-    return handle;
+  /// Why cuDNN cannot start on the device, as one of another CUDA than the driver's; empty: it can.
+  std::string problem(int device) {
+    if (!cudnn_problem().empty()) return cudnn_problem();
+    const std::lock_guard lock(mutex_);
+    return start(device).problem;
   }
+  template <class What>
+  std::string problem(int device, const What& what) {
+    const std::lock_guard lock(mutex_);
+    return find(device, what) == nullptr ? missing(what, plan_of({.handle = handle(device)}, what).problem) : "";
+  }
+
+ private:
+  struct Started {
+    cudnnHandle_t handle = nullptr;
+    std::string problem{};
+  };
+  const Started& start(int device) {
+    const auto [entry, is_new] = started_.try_emplace(device);
+    if (is_new)
+      if (const cudnnStatus_t status = cudnnCreate(&entry->second.handle); status != CUDNN_STATUS_SUCCESS) {
+        entry->second = {nullptr, fmt::format("cuDNN {} was found and cannot start: {}. It has to be of the driver's "
+                                              "CUDA or an older one: nvidia-cudnn-cu12 for CUDA 12, -cu13 for 13",
+                                              cudnnGetVersion(), cudnnGetErrorString(status))};
+        note_library(entry->second.problem);
+      }
+    return entry->second;
+  }
+  cudnnHandle_t handle(int device) { return start(device).handle; }
   /// Null if there is none, which is kept too.
   template <class What>
   const CudnnPlan* find(int device, const What& what) {
     auto& plans = std::get<std::map<std::pair<int, What>, std::unique_ptr<const CudnnPlan>>>(plans_);
     const std::pair key(device, what);
     auto entry = plans.find(key);
-    if (entry == plans.end()) entry = plans.emplace(key, plan_of({.handle = handle(device)}, what).plan).first;
-    return entry->second.get();
+    if (entry != plans.end()) return entry->second.get();
+    Planned planned;
+    if (handle(device) != nullptr) {
+      planned = plan_of({.handle = handle(device)}, what);
+      if (planned.plan == nullptr) note_library(missing(what, planned.problem));
+    }
+    return plans.emplace(key, std::move(planned.plan)).first->second.get();
   }
 
   std::mutex mutex_;
-  std::map<int, cudnnHandle_t> handles_;
+  std::map<int, Started> started_;
   std::tuple<std::map<std::pair<int, Convolution>, std::unique_ptr<const CudnnPlan>>,
              std::map<std::pair<int, DenseAttention>, std::unique_ptr<const CudnnPlan>>>
       plans_;
@@ -72,9 +119,24 @@ bool has_plan(int device, const Convolution& what) { return plans().has(device, 
 bool has_plan(int device, const DenseAttention& what) { return plans().has(device, what); }
 
 CudaLibrary cudnn_state() {
-  const std::size_t version = cudnn_problem().empty() ? cudnnGetVersion() : 0;
-  return {"cuDNN", version == 0 ? "" : fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100),
-          cudnn_problem()};
+  if (!cudnn_problem().empty()) return {"cuDNN", "", cudnn_problem()};
+  const std::size_t version = cudnnGetVersion();
+  CudaLibrary state{"cuDNN", fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100), ""};
+  const Device device = Device::cuda;
+  try {
+    stream_of(device);      // makes it the current one
+  } catch (const Error&) {  // no kernel runs on it, which is said elsewhere
+    return state;
+  }
+  if (state.problem = plans().problem(device.index); !state.problem.empty()) return {"cuDNN", "", state.problem};
+  for (const std::int64_t heads : {12, 16}) {  // of ViT-B, and of ViT-L at 512 pixels
+    const std::int64_t tokens = heads == 12 ? 197 : 1025, head_dim = 64, width = 3 * heads * head_dim;
+    DenseAttention what{true,  DType::bf16, 1,     heads, heads, tokens, tokens, head_dim, tokens,
+                        width, width,       width, width, width, width,  0.125F, false};
+    if (const std::string problem = plans().problem(device.index, what); !problem.empty())
+      state.notes.push_back(problem);
+  }
+  return state;
 }
 
 void convolve(Stream stream, int device, const Convolution& what, const void* first, const void* second, void* result,

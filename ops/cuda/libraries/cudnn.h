@@ -37,7 +37,7 @@ class CudnnPlan {
 };
 
 /// A plan, or in `problem` why there is none: none that has the same bits every run and takes no more than
-/// library_workspace.
+/// library_workspace, of attention workspace_for.
 struct Planned {
   std::unique_ptr<const CudnnPlan> plan{};
   std::string problem{};

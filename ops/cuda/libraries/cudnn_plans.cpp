@@ -136,7 +136,7 @@ class Plan final : public CudnnPlan {
 };
 
 /// The first plan of the heuristic, so that the same shapes have the same bits.
-Planned planned(const PlanTarget& target, Built built) {
+Planned planned(const PlanTarget& target, Built built, std::int64_t most_workspace) {
   Graph& graph = *built.graph;
   std::int64_t uid = 1;
   for (const TensorPtr& tensor : built.tensors) tensor->set_uid(uid++);
@@ -152,18 +152,24 @@ Planned planned(const PlanTarget& target, Built built) {
   if (error.is_good()) error = graph.create_execution_plans({fe::HeurMode_t::A});
   // Filters the plans that exist by now.
   graph.deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC});
-  graph.deselect_workspace_greater_than(library_workspace);
+  graph.deselect_workspace_greater_than(most_workspace);  // of the engine alone
   if (error.is_good()) error = graph.check_support();
   if (error.is_good()) error = graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE);
   std::int64_t workspace = 0;
   if (error.is_good()) error = graph.get_workspace_size(workspace);
   if (error.is_bad()) return {.problem = error.get_message()};
+  if (workspace > most_workspace)
+    return {.problem = fmt::format("its plan takes {} bytes of workspace, more than {}", workspace, most_workspace)};
   return {.plan = std::make_unique<Plan>(std::move(built), workspace)};
 }
 
 }  // namespace
 
-Planned plan_of(const PlanTarget& target, const Convolution& what) { return planned(target, built(what)); }
-Planned plan_of(const PlanTarget& target, const DenseAttention& what) { return planned(target, built(what)); }
+Planned plan_of(const PlanTarget& target, const Convolution& what) {
+  return planned(target, built(what), library_workspace);
+}
+Planned plan_of(const PlanTarget& target, const DenseAttention& what) {
+  return planned(target, built(what), workspace_for(what));
+}
 
 }  // namespace lacuna::cuda

@@ -133,10 +133,7 @@ LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head, s
   const std::string& from = experiment.weights;
   const std::string base = from.empty() ? from : std::filesystem::absolute(from).lexically_normal().string();
   if (adapter.from.empty()) {
-    add_adapters(model, {.kind = adapter.name,
-                         .settings = adapter.options,
-                         .targets = adapter.targets,
-                         .base = base});
+    add_adapters(model, {.kind = adapter.name, .settings = adapter.options, .targets = adapter.targets, .base = base});
     return {};
   }
   const std::filesystem::path path = folder_of(adapter.from, "adapter.from");
@@ -475,9 +472,11 @@ Setup::Setup(const Experiment& experiment, Device device, Communicator& ranks)
                                .ranks = shards ? experiment.process.ranks : 1,
                                .loss_scale = loss_scale_of(experiment.train),
                                .rounding = experiment.train.weight_rounding});
-  if (experiment.ranks.sync_batch_norm)
+  if (experiment.ranks.sync_batch_norm) {
+    if (device.kind == DeviceKind::cuda && ranks_.size() > 1) gpus_ = device_ranks(device, ranks_);
     for (Module* const module : model_->modules())
-      if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks_);
+      if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(gpus_ ? *gpus_ : ranks_);
+  }
   if (optimizer.gradients == "bf16")
     for (Parameter* parameter : model_->parameters()) parameter->set_gradient_type(DType::bf16);
   if (const double decay = experiment.train.ema_decay; decay > 0) {

@@ -120,6 +120,7 @@ class Setup {
   }
 
   Communicator& ranks_;
+  std::unique_ptr<Communicator> gpus_;  // of the same ranks, for layers on cuda that need them; may be null
   ThreadCountScope threads_;
   Tf32Scope tf32_;
   std::unique_ptr<RuledPolicy> policy_;

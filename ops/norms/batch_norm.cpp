@@ -31,29 +31,20 @@ void expect_residual(std::string_view op, const Tensor& residual, const Tensor& 
          name_of(residual.dtype()), residual.shape());
 }
 
-/// Makes mean and variance those of the batches of all ranks, which have as many rows each. Sums are in the order of
-/// the ranks, as torch.nn.SyncBatchNorm weights them.
+/// Makes mean and variance those of the batches of all ranks. The host waits for nothing where `ranks` are of the
+/// device.
 void join_statistics(Communicator& ranks, const Tensor& mean, const Tensor& variance) {
   if (mean.device() == Device::meta) return;
   const std::int64_t channels = mean.count();
-  std::vector<double> mine = mean.to_vector();
-  for (const double value : variance.to_vector()) mine.push_back(value);
-  std::vector<double> all(static_cast<std::size_t>(2 * channels * ranks.size()));  // [ranks, 2, C]
-  ranks.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  std::vector<double> means, variances;  // [C]
-  for (std::int64_t c = 0; c < channels; ++c) {
-    double sum = 0, spread = 0;
-    for (int rank = 0; rank < ranks.size(); ++rank) sum += all[static_cast<std::size_t>(2 * channels * rank + c)];
-    const double of_all = sum / ranks.size();
-    for (int rank = 0; rank < ranks.size(); ++rank) {
-      const double offset = all[static_cast<std::size_t>(2 * channels * rank + c)] - of_all;
-      spread += all[static_cast<std::size_t>(2 * channels * rank + channels + c)] + offset * offset;
-    }
-    means.push_back(of_all);
-    variances.push_back(spread / ranks.size());
-  }
-  mean.copy_from(Tensor::from(std::span<const double>(means), mean.shape(), mean.dtype(), mean.device()));
-  variance.copy_from(Tensor::from(std::span<const double>(variances), mean.shape(), mean.dtype(), mean.device()));
+  const Tensor mine = Tensor::empty({2, channels}, mean.dtype(), ranks.device(), Purpose::workspace);
+  const Tensor all = Tensor::empty({ranks.size(), 2, channels}, mean.dtype(), ranks.device(), Purpose::workspace);
+  mine.leading(0, 1).copy_from(mean.reshape({1, channels}));
+  mine.leading(1, 2).copy_from(variance.reshape({1, channels}));
+  const auto bytes = [](const Tensor& tensor) {
+    return std::span(tensor.raw(), static_cast<std::size_t>(tensor.bytes()));
+  };
+  ranks.all_gather(bytes(mine), bytes(all));
+  batch_norm_join(mean.device(), all.to(mean.device()), mean, variance);
 }
 
 /// Forward with the statistics of the batch, which become extra_outputs 0 and 1.

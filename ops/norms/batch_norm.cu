@@ -2,6 +2,7 @@
 
 #include "core/block.h"
 #include "ops/cuda/elements.h"
+#include "ops/norms/joined_statistics.h"
 
 namespace lacuna::cuda {
 namespace {
@@ -35,6 +36,19 @@ struct Normalized {
     for (int i = 0; i < 8; ++i) scale[i] *= 1.0F / sqrtf(variance[i] + of.eps);
   }
   LACUNA_DEVICE float operator()(float x, int i) const { return fmaf(x - mean[i], scale[i], bias[i]); }
+};
+
+/// A thread has a channel: f64 costs nothing for so few.
+struct JoinStatistics {
+  static constexpr int threads = 128;
+  BatchNormJoin what;
+  LACUNA_DEVICE void operator()(const Block<JoinStatistics>& block) const {
+    const std::int64_t c = block.global_thread();
+    if (c >= what.channels) return;
+    const formula::JoinedStatistics joined = formula::joined_statistics(what.all + c, what.ranks, what.channels);
+    what.mean[c] = static_cast<float>(joined.mean);
+    what.variance[c] = static_cast<float>(joined.variance);
+  }
 };
 
 /// Bits [first, first + 8) of which `count` are there.
@@ -354,6 +368,10 @@ void batch_norm_statistics(Stream stream, DType type, const BatchNormStatistics&
         FinishStatistics<T>{static_cast<const T*>(what.x), what.mean, what.variance, static_cast<double>(what.rows)},
         what.partial, what.channels, what.parts);
   });
+}
+
+void batch_norm_join(Stream stream, const BatchNormJoin& what) {
+  run(stream, divide_up(what.channels, JoinStatistics::threads), JoinStatistics{what});
 }
 
 void batch_norm_apply(Stream stream, DType type, const BatchNormApply& what) {

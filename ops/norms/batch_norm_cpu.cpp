@@ -3,6 +3,7 @@
 #include "ops/formulas.h"
 #include "ops/kernels/channel_sums.h"
 #include "ops/norms/batch_norm_kernels.h"
+#include "ops/norms/joined_statistics.h"
 #include "ops/quantize/sign_mask.h"
 #include "ops/row_blocks.h"
 
@@ -358,6 +359,22 @@ const RegisterKernel cpu_apply{batch_norm_apply, DeviceKind::cpu,
                                      apply_on_cpu<Activation::none, T>(channels, x, residual, rectify, y);
                                  });
                                }};
+template <class T>
+void join_on_cpu(const Tensor& all, const Tensor& mean, const Tensor& variance) {
+  const std::int64_t ranks = all.shape().front(), channels = mean.count();
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const formula::JoinedStatistics joined = formula::joined_statistics(all.data<const T>() + c, ranks, channels);
+    mean.data<T>()[c] = static_cast<T>(joined.mean);
+    variance.data<T>()[c] = static_cast<T>(joined.variance);
+  }
+}
+const RegisterKernel cpu_join{batch_norm_join, DeviceKind::cpu,
+                              [](const Tensor& all, const Tensor& mean, const Tensor& variance) {
+                                if (mean.dtype() == DType::f64)
+                                  join_on_cpu<double>(all, mean, variance);
+                                else
+                                  join_on_cpu<float>(all, mean, variance);
+                              }};
 const RegisterKernel cpu_backward{batch_norm_backward,
                                   {DeviceKind::cpu, DeviceKind::meta},
                                   [](const BatchNormBackward& given, const BatchNormGradients& to) {

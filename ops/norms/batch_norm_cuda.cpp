@@ -132,9 +132,7 @@ class Backward {
     cuda::batch_norm_finish(stream_, what);
     if (!of_ranks) return;
     // dx needs the sums over the rows of all ranks; the gradients of weight and bias are summed later.
-    const Tensor joined = totals.to(Device::cpu);
-    given_.ranks->all_reduce(joined);
-    totals.copy_from(joined.to(totals.device()));
+    given_.ranks->all_reduce(totals);
     what.partial = nullptr;
     what.weight_gradient = what.bias_gradient = nullptr;
     what.slopes = slopes.data<float>();
@@ -152,6 +150,14 @@ class Backward {
 };
 
 const RegisterKernel cuda_statistics{batch_norm_statistics, DeviceKind::cuda, statistics};
+const RegisterKernel cuda_join{batch_norm_join, DeviceKind::cuda,
+                               [](const Tensor& all, const Tensor& mean, const Tensor& variance) {
+                                 cuda::batch_norm_join(stream_of(mean.device()), {.all = all.data<const float>(),
+                                                                                  .mean = mean.data<float>(),
+                                                                                  .variance = variance.data<float>(),
+                                                                                  .ranks = all.shape().front(),
+                                                                                  .channels = mean.count()});
+                               }};
 const RegisterKernel cuda_apply{batch_norm_apply, DeviceKind::cuda, apply};
 const RegisterKernel cuda_backward{
     batch_norm_backward, DeviceKind::cuda,

@@ -27,6 +27,14 @@ struct BatchNormStatistics {
 };
 void batch_norm_statistics(Stream stream, DType type, const BatchNormStatistics& what);
 
+/// Mean and variance of all ranks' batches; all: [ranks, 2, channels].
+struct BatchNormJoin {
+  const float* all;
+  float *mean, *variance;  // [channels]
+  std::int64_t ranks, channels;
+};
+void batch_norm_join(Stream stream, const BatchNormJoin& what);
+
 /// [channels] each; null: not read.
 struct NormChannels {
   const float *weight, *bias, *mean, *variance;

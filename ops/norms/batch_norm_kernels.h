@@ -14,6 +14,11 @@ namespace lacuna {
 inline constinit Kernel<void(const Tensor& x, const Tensor& mean, const Tensor& variance)> batch_norm_statistics{
     "batch_norm statistics"};
 
+/// Mean and variance of the batches of all ranks, which have as many rows each. all [ranks, 2, C]: those of each rank.
+/// Sums are in the order of the ranks, in f64, as torch.nn.SyncBatchNorm weights them.
+inline constinit Kernel<void(const Tensor& all, const Tensor& mean, const Tensor& variance)> batch_norm_join{
+    "batch_norm statistics of all ranks"};
+
 struct BatchNormChannels {
   const Tensor &weight, &bias, &mean, &variance;
   double eps;

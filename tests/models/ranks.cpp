@@ -52,6 +52,7 @@ std::vector<HyperParameter> tiny_resnet() {
 /// Two epochs of three steps of 8 samples, of which `accumulate` on one rank are one after another. 11 samples are
 /// evaluated, so that the last batch is not full.
 struct Run {
+  std::unique_ptr<Communicator> gpus;  // of several ranks on cuda
   std::unique_ptr<Model> model;
   std::unique_ptr<Task> task;
   std::unique_ptr<Optimizer> optimizer;
@@ -67,9 +68,10 @@ struct Run {
     task = make_task("classification", {{"label_smoothing", 0.1}}, *model);
     optimizer = make_optimizer(c.optimizer, {}, *model,
                                {.rank = c.shard ? ranks.rank() : 0, .ranks = c.shard ? ranks.size() : 1});
+    if (c.on_cuda && ranks.size() > 1) gpus = device_ranks(device, ranks);
     if (c.sync_batch_norm)
       for (Module* const module : model->modules())
-        if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(ranks);
+        if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module)) norm->synchronize(gpus ? *gpus : ranks);
     policy = make_policy(c.policy, c.policy_settings);
     average = c.shard ? std::make_unique<WeightAverage>(*model, *optimizer, ranks, 0.9, AverageWarmup::tensorflow)
                       : std::make_unique<WeightAverage>(*model, 0.9);
@@ -418,11 +420,11 @@ TEST_CASE("ranks: in 8 bits all ranks have the same weights, close to those of t
 
 TEST_CASE("ranks: synchronized batch norm has the statistics of the whole batch") {
   const ThreadCountScope one(1);
-  const Case c{.name = "ResNet",
-               .model = "resnet",
-               .hyper_parameters = tiny_resnet(),
-               .optimizer = "sgd",
-               .sync_batch_norm = true};
+  Case c{.name = "ResNet",
+         .model = "resnet",
+         .hyper_parameters = tiny_resnet(),
+         .optimizer = "sgd",
+         .sync_batch_norm = true};
   const auto values = [](Run& run) {
     train(run);
     std::map<std::string, std::vector<double>> all = run.weights();
@@ -431,9 +433,10 @@ TEST_CASE("ranks: synchronized batch norm has the statistics of the whole batch"
   };
   Run whole(c, single_process(), 1);
   const auto expected = values(whole);
-  for (const int size : {2, 4}) {
-    std::vector<std::map<std::string, std::vector<double>>> got(static_cast<std::size_t>(size));
-    test::run_ranks(size, [&](Communicator& ranks) {
+  for (const int size : {2, 4, -2}) {  // -2: two on cuda
+    c.on_cuda = size < 0;
+    std::vector<std::map<std::string, std::vector<double>>> got(static_cast<std::size_t>(std::abs(size)));
+    test::run_ranks(std::abs(size), [&](Communicator& ranks) {
       Run run(c, ranks, 1);
       got[static_cast<std::size_t>(ranks.rank())] = values(run);
     });

@@ -2,9 +2,30 @@
 # stand-in everywhere (tests/stand_in).
 set(LACUNA_CUDA auto CACHE STRING "Build for CUDA: auto (if nvcc is found), on or off")
 set_property(CACHE LACUNA_CUDA PROPERTY STRINGS auto on off)
-# Code for the A100, and PTX from which the driver makes code for any newer GPU at its first start. Each further one takes
-# the time of all kernels again; the preset `package`, for many machines, has them.
-set(LACUNA_CUDA_ARCHITECTURES "80" CACHE STRING "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES")
+# Code for the cards of this machine, where its driver answers: it needs no PTX, which a driver older than nvcc does not
+# compile. Elsewhere code for the A100, and PTX from which the driver makes code for newer GPUs at its first start. Each
+# further one takes the time of all kernels again; the preset `package`, for many machines, has them.
+set(cards "")
+execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE capabilities
+                ERROR_QUIET RESULT_VARIABLE no_driver)
+if(NOT no_driver)
+  string(REGEX MATCHALL "[0-9]+[.][0-9]+" capabilities "${capabilities}")
+  foreach(capability ${capabilities})
+    if(capability VERSION_GREATER_EQUAL 8.0)  # kernels use bf16
+      string(REPLACE "." "" card ${capability})
+      list(APPEND cards ${card}-real)
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES cards)
+endif()
+set(architectures ${cards})
+if(NOT architectures)
+  set(architectures 80)
+endif()
+set(LACUNA_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES")
+if(LACUNA_CUDA_ARCHITECTURES STREQUAL "native" AND NOT cards)
+  message(FATAL_ERROR "LACUNA_CUDA_ARCHITECTURES is native, and no GPU of compute capability 8.0 or newer answers here (nvidia-smi): name them, as 80;90-real")
+endif()
 
 set(cuda_problem "")
 if(LACUNA_CUDA STREQUAL "off")
@@ -12,10 +33,10 @@ if(LACUNA_CUDA STREQUAL "off")
 elseif(LACUNA_SANITIZE OR LACUNA_FUZZ)
   set(cuda_problem "sanitizers know the CPU only")
 else()
-  # PyPI's packages unpack to nvidia/cu13 among those of the interpreter.
+  # PyPI's packages unpack to nvidia/cu13 among those of the interpreter. PATH comes last: distributions have an old nvcc.
   find_package(Python3 COMPONENTS Interpreter QUIET)
   set(python_packages ${Python3_SITELIB})
-  find_program(LACUNA_NVCC nvcc PATHS ENV CUDA_PATH /usr/local/cuda ${python_packages}/nvidia/cu13 PATH_SUFFIXES bin)
+  find_program(LACUNA_NVCC nvcc HINTS ENV CUDA_PATH /usr/local/cuda ${python_packages}/nvidia/cu13 PATH_SUFFIXES bin)
   mark_as_advanced(LACUNA_NVCC)
   if(LACUNA_NVCC)
     set(CMAKE_CUDA_COMPILER ${LACUNA_NVCC})

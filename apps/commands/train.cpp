@@ -38,6 +38,9 @@ class Train {
            "continue the run in this folder from its latest checkpoint, or from RUN/checkpoints/step-… (later ones "
            "are removed); -c replaces its configuration")
         ->type_name("RUN");
+    app.add_option("--gpus", gpus_, "train on so many GPUs of this machine: starts a process for each, by MPI's mpirun")
+        ->check(CLI::Range(1, max_devices))
+        ->type_name("N");
     app.add_flag("--overwrite", overwrite_, "replace the run that the folder holds");
     app.add_option(
            "--rank-timeout", rank_timeout_,
@@ -53,6 +56,7 @@ class Train {
     if (!configuration_.given() && configuration_.overrides().empty() && resumed_.empty())
       reject("expected -c CONFIG, key=value or both, or --resume RUN");
     if (overwrite_ && !resumed_.empty()) reject("--overwrite begins anew and --resume goes on: expected one of them");
+    if (gpus_ > 0) start_ranks(gpus_);
     const InterruptGuard guard;  // from here on: reading data and building a model may take a while
     return run_as_rank(rank_timeout_, [&](Communicator& ranks) {
       if (ranks.rank() > 0) silence_warnings();
@@ -126,10 +130,14 @@ class Train {
 
   /// Resolves and plans; returns the setup on `meta`, under the plan. What can be planned but not trained is refused
   /// first. `plan`: of the run that goes on.
-  static std::unique_ptr<Setup> ready(Experiment& experiment, const fs::path& plan, Communicator& ranks) {
+  std::unique_ptr<Setup> ready(Experiment& experiment, const fs::path& plan, Communicator& ranks) const {
     const bool chooses_device = experiment.train.device == "auto";
     experiment = on_ranks(std::move(experiment), ranks);
     on_each(ranks, [&] {
+      if (gpus_ > 0 && experiment.train.device == "auto")
+        experiment.train.device = name_of(available_device(experiment));
+      if (gpus_ > 0 && device_of(experiment).kind != DeviceKind::cuda)
+        reject("--gpus trains on GPUs: expected train.device=cuda, got {}", experiment.train.device);
       if (experiment.train.device == "meta")
         reject("train.device: nothing can be trained on meta, which holds no values; `lacuna plan` runs there");
       existing_device(experiment);
@@ -179,6 +187,7 @@ class Train {
   std::string resumed_;
   bool overwrite_ = false, rank_logs_ = false;
   double rank_timeout_ = 1800;
+  int gpus_ = 0;  // 0: those of the launcher, or one
   Report report_;
 };
 

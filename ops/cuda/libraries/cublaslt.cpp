@@ -18,9 +18,12 @@
 namespace lacuna::cuda {
 namespace {
 
+// That of the CUDA that this build is of comes first: both may be installed, and the driver too old for one.
+constexpr const char *own_file = CUDART_VERSION >= 13000 ? "libcublasLt.so.13" : "libcublasLt.so.12",
+                     *other_file = CUDART_VERSION >= 13000 ? "libcublasLt.so.12" : "libcublasLt.so.13";
 /// The functions of the library that are used.
 struct Library {
-  SharedLibrary library{"cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"}, "libcublas-13-0"};
+  SharedLibrary library{"cuBLASLt", {own_file, other_file}, "libcublas-13-0"};
 #define LACUNA_FUNCTION(name) decltype(&::name) name = library.function<decltype(&::name)>(#name)
   LACUNA_FUNCTION(cublasLtCreate);
   LACUNA_FUNCTION(cublasLtGetStatusString);

@@ -32,9 +32,11 @@ struct Cudnn {
   LACUNA_FUNCTION(cudnnSetStream);
 };
 
+// That of the CUDA that this build is of comes first: both may be installed, and the driver too old for one.
+constexpr const char *own_file = CUDART_VERSION >= 13000 ? "libnvrtc.so.13" : "libnvrtc.so.12",
+                     *other_file = CUDART_VERSION >= 13000 ? "libnvrtc.so.12" : "libnvrtc.so.13";
 struct Nvrtc {
-  SharedLibrary library{
-      "NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"}, "cuda-nvrtc-13-0, or nvidia-cuda-nvrtc from PyPI"};
+  SharedLibrary library{"NVRTC", {own_file, other_file}, "cuda-nvrtc-13-0, or nvidia-cuda-nvrtc from PyPI"};
   LACUNA_FUNCTION(nvrtcCompileProgram);
   LACUNA_FUNCTION(nvrtcCreateProgram);
   LACUNA_FUNCTION(nvrtcDestroyProgram);

@@ -110,6 +110,26 @@ TEST_CASE("ranks: 2 and 4 processes write the files of one that accumulates") {
   }
 }
 
+TEST_CASE("ranks: --gpus starts a process for each GPU, with the bits of one that accumulates") {
+  if (!Ranks::can_run()) return;
+  const Ranks ranks;
+  const std::string stand_in = "LACUNA_CUDA_LIBRARY=" LACUNA_BINARY_DIR "/lib/liblacuna_stand_in.so";
+  const TemporaryFolder folder(vit);
+  const auto on_gpus = [&](int count, const std::vector<std::string>& changes) {
+    std::vector<std::string> words{stand_in, LACUNA_BINARY_DIR "/bin/lacuna"};
+    for (const std::string& word : train(changes)) words.push_back(word);
+    if (count > 0) words.insert(words.end(), {"--gpus", std::to_string(count)});
+    return CommandRun(folder, words, {}, "/usr/bin/env").wait();
+  };
+  REQUIRE(on_gpus(0, {"output.dir=one", "train.device=cuda", "train.graph=false", "train.accumulate=2"}).code == 0);
+  const CommandResult two = on_gpus(2, {"output.dir=two", "train.accumulate=1"});
+  INFO(two.error);
+  REQUIRE(two.code == 0);
+  check_same_checkpoint(folder, "one", "two");
+  CHECK(on_gpus(4, {"output.dir=four"}).code == 2);  // there are two
+  CHECK(on_gpus(2, {"output.dir=cpu", "train.device=cpu"}).code == 2);
+}
+
 TEST_CASE("ranks: a stop on one rank saves, and another number of ranks goes on to the same bits") {
   if (!Ranks::can_run()) return;
   const Ranks ranks;

@@ -2,8 +2,8 @@
 FROM debian:bookworm AS build
 COPY . /lacuna
 WORKDIR /lacuna
-RUN tools/install-packages
-RUN cmake --preset package -DLACUNA_CUDA=off -DLACUNA_TESTS=OFF -DLACUNA_BENCH=OFF && cmake --build --preset package
+RUN tools/install-packages dpkg-dev file
+RUN cmake --preset package -DLACUNA_CUDA=off && cmake --build --preset package
 RUN cd build/package && cpack
 
 FROM debian:bookworm-slim

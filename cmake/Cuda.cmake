@@ -45,7 +45,7 @@ else()
     if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     endif()
-    # What belongs to this nvcc, in CUDA's own layout or in that of the wheels, which FindCUDAToolkit does not know.
+    # The parts that belong to this nvcc, in CUDA's own layout or in that of the wheels, which FindCUDAToolkit does not know.
     set(toolkit ${CMAKE_CUDA_COMPILER_TOOLKIT_ROOT})
     set(toolkit_include ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
     find_library(LACUNA_CUDART cudart_static HINTS ${toolkit}/lib64 ${toolkit}/lib NO_DEFAULT_PATH)
@@ -99,7 +99,7 @@ else()
   message(STATUS "Without CUDA: ${cuda_problem}")
 endif()
 
-# What registers the kernels for cuda (X_cuda.cpp) is the same in liblacuna_cuda and in the stand-in.
+# The files that register kernels for cuda (X_cuda.cpp) are the same in liblacuna_cuda and in the stand-in.
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS core/*.cu ops/*.cu autograd/*.cu optim/*.cu)
 file(GLOB_RECURSE cuda_registrations CONFIGURE_DEPENDS core/*_cuda.cpp ops/*_cuda.cpp autograd/*_cuda.cpp
      optim/*_cuda.cpp

@@ -7,6 +7,10 @@ if(failed)
   message(FATAL_ERROR "${Python_EXECUTABLE} has no nanobind: ${Python_EXECUTABLE} -m pip install nanobind")
 endif()
 find_package(nanobind CONFIG REQUIRED)
+file(STRINGS pyproject.toml cuda_package REGEX "lacuna-cuda==${PROJECT_VERSION}\"")
+if(NOT cuda_package)
+  message(FATAL_ERROR "pyproject.toml: expected the extra cuda to need lacuna-cuda==${PROJECT_VERSION}")
+endif()
 
 set(python_package ${CMAKE_BINARY_DIR}/python/lacuna)
 file(GLOB extension_sources CONFIGURE_DEPENDS python/*.cpp)
@@ -34,14 +38,15 @@ add_custom_command(TARGET lacuna_python POST_BUILD COMMAND ${CMAKE_COMMAND} -E e
                    --modify PYTHONPATH=path_list_prepend:${CMAKE_BINARY_DIR}/python  # pip's nanobind is there too
                    ${Python_EXECUTABLE} -m nanobind.stubgen -q -r -m lacuna._core -O ${python_package}
                    -p ${CMAKE_CURRENT_SOURCE_DIR}/python/stubs.txt)
-install(DIRECTORY ${python_package}/_core DESTINATION . COMPONENT python)
+install(DIRECTORY ${python_package}/_core DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
 
-# A component of its own: a wheel has no headers, and no links.
-install(TARGETS lacuna_python LIBRARY DESTINATION . COMPONENT python)
-install(TARGETS lacuna_command RUNTIME DESTINATION bin COMPONENT python)
-install(TARGETS lacuna lacuna_apps LIBRARY DESTINATION lib COMPONENT python NAMELINK_SKIP)
+# A component of its own, which a plain install leaves out: a wheel has no headers, and no links.
+install(TARGETS lacuna_python LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
+install(TARGETS lacuna_command RUNTIME DESTINATION bin COMPONENT python EXCLUDE_FROM_ALL)
+install(TARGETS lacuna lacuna_apps LIBRARY DESTINATION lib COMPONENT python EXCLUDE_FROM_ALL NAMELINK_SKIP)
 if(LACUNA_LEVELS)
-  install(TARGETS lacuna_avx512 LIBRARY DESTINATION lib/${avx512_folder} COMPONENT python NAMELINK_SKIP)
+  install(TARGETS lacuna_avx512 LIBRARY DESTINATION lib/${avx512_folder} COMPONENT python EXCLUDE_FROM_ALL
+          NAMELINK_SKIP)
 endif()
 if(SKBUILD)
   set_target_properties(${libraries} lacuna_apps PROPERTIES VERSION ${PROJECT_VERSION_MAJOR})

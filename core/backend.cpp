@@ -132,7 +132,7 @@ void synchronize(Device device) {
 }
 
 namespace {
-/// Of one device, in a SideStreamScope.
+/// The stream of one device, in a SideStreamScope.
 struct SideStream {
   Device device = Device::cpu;
   Stream stream = nullptr;

@@ -1,4 +1,4 @@
-// Where the libraries are that liblacuna opens.
+// The folder of the libraries that liblacuna opens.
 #pragma once
 
 #include <filesystem>

@@ -11,7 +11,7 @@ struct InstructionSet {
   bool used;       // by the kernels of this library, where the processor has it
   bool processor;  // this processor has it
 };
-/// Those beyond the ones that all x86-64 processors have. Empty on other machines.
+/// The instruction sets beyond the ones that all x86-64 processors have. Empty on other machines.
 std::vector<InstructionSet> instruction_sets();
 
 /// Bytes of a vector in the kernels of this library.

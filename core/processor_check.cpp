@@ -17,9 +17,10 @@ namespace {
 // 101 is the first priority of a program: other initializers of the library come later.
 [[gnu::constructor(101)]] void check() {
   __builtin_cpu_init();
-  if (lacuna::detail::needs_avx2 && (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")))
+  if (lacuna::detail::needs_avx2 && (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+                                     !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2")))
     refuse(
-        "lacuna: this build needs a processor with AVX2, which this one does not have. Build Lacuna from source with "
+        "lacuna: this build needs a processor with AVX2, FMA and BMI, which this one does not have. Build Lacuna from source with "
         "-DLACUNA_ARCH=native\n");
   if (lacuna::detail::needs_avx512 && !__builtin_cpu_supports("avx512bw"))
     refuse(

@@ -46,7 +46,7 @@ void let_rank_0_tell(int rank) {
   std::_Exit(code);
 }
 
-/// What a rank has on its machine.
+/// The processors and GPUs that a rank has on its machine.
 struct SeenByRank {
   std::string host;
   std::string processors;         // cpu_set_t

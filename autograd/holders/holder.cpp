@@ -33,6 +33,7 @@ Holder make_holder(const Hold& hold, const HolderInputs& tensor) {
   Tensor signs = hold.signs ? sign_bits() : Tensor();
   quant::QuantizedTensor quantized = quantize(tensor.values, tensor.info.key(), hold);
   quantized.bytes.set_purpose(Purpose::saved);
+  if (quantized.drawn.defined()) quantized.drawn.set_purpose(Purpose::saved);
   if (hold.store != nullptr)
     if (const std::optional<OffloadStore::Id> id = hold.store->put(quantized.bytes)) {
       quantized.bytes = {};

@@ -16,7 +16,8 @@ quant::Range mirrored(const quant::Range& range) {
 }  // namespace
 
 std::int64_t Quantized::bytes() const {
-  return (values_.bytes.defined() ? values_.bytes.bytes() : 0) + (signs_.defined() ? signs_.bytes() : 0);
+  const auto of = [](const Tensor& tensor) { return tensor.defined() ? tensor.bytes() : 0; };
+  return of(values_.bytes) + of(values_.drawn) + of(signs_);
 }
 
 void Quantized::release() {

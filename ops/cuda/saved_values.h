@@ -7,7 +7,7 @@
 
 namespace lacuna::cuda {
 
-/// What seeds the draws of codes, mixed (ops/quantize/draws.h): a number, or the place where a kernel left it.
+/// The key of the draws of codes, mixed (ops/quantize/draws.h): a number, or the place where a kernel left it.
 struct MixedKey {
   std::uint64_t value = 0;
   const std::uint64_t* drawn = nullptr;

@@ -19,7 +19,7 @@ void with_warp_row(std::int64_t columns, const F& f) {
 }
 inline bool fits_warp_row(std::int64_t columns) { return columns % 8 == 0 && columns <= longest_warp_row; }
 
-/// What one lane has of the rows.
+/// The part of the rows that one lane has.
 template <class T, int eights>
 struct WarpRows {
   static constexpr int threads = 128, warps = threads / warp_size;
@@ -32,7 +32,7 @@ struct WarpRows {
     return all < most ? all : most;
   }
   LACUNA_DEVICE std::int64_t column(int lane, int k) const { return (k * warp_size + lane) * 8; }
-  /// Of tensors [columns], such as weights: elements behind the end are 0.
+  /// Reads a tensor [columns], such as a weight. Elements behind the end are 0.
   LACUNA_DEVICE void read(const Kept<float>& from, int lane, Eight (&to)[eights]) const {
 #pragma unroll
     for (int k = 0; k < eights; ++k) to[k] = column(lane, k) < columns ? from.at(column(lane, k)) : Eight{};

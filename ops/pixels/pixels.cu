@@ -41,6 +41,7 @@ struct NormalizePixels {
 
 void normalize_pixels(Stream stream, DType type, const PixelImages& images, void* y) {
   const std::int64_t size = images.height * images.width * images.channels;
+  if (size >> 32 != 0) throw_launch_failed("an image has 2^32 elements or more");
   with_cuda_type(type, [&]<class T>(Type<T>) {
     using Kernel = NormalizePixels<T>;
     const std::int64_t parts = divide_up(size, Kernel::threads * Kernel::each);

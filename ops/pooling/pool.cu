@@ -66,7 +66,7 @@ struct MaxForward {
   }
 
  private:
-  /// Of window j of the row and channels from c on, of which those that are there count.
+  /// The maxima of window j of the row in channels from c on, of which those that are there count.
   LACUNA_DEVICE void maximum(const RowPart& at, std::uint32_t j, std::uint32_t c, Eight& best,
                              EightCodes& codes) const {
     const PoolAxis &down = pool.windows.down, &across = pool.windows.across;

@@ -1,4 +1,4 @@
-// What becomes of a run whose NCCL fails or hangs.
+// Runs whose NCCL fails or hangs end with the reason.
 #include "core/allocator.h"
 #include "core/backend.h"
 #include "core/communicator.h"

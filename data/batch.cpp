@@ -23,10 +23,17 @@ void Batch::set_edges(std::string_view name, Tensor tensor, std::string_view off
 
 namespace {
 
-/// A copy of i64 values less `first`.
+/// i64 or i32 values less `first`.
 Tensor less(const Tensor& values, std::int64_t first) {
+  if (first == 0) return values;
   Tensor shifted = values.clone(Purpose::data);
-  for (std::int64_t i = 0; i < shifted.count(); ++i) shifted.data<std::int64_t>()[i] -= first;
+  const auto shift = [&]<class T>(T* all) {
+    for (std::int64_t i = 0; i < shifted.count(); ++i) all[i] -= static_cast<T>(first);
+  };
+  if (shifted.dtype() == DType::i32)
+    shift(shifted.data<std::int32_t>());
+  else
+    shift(shifted.data<std::int64_t>());
   return shifted;
 }
 

@@ -38,7 +38,7 @@ struct Batch : NamedTensors {
   /// Adds a packed tensor, which concatenates the rows of all samples. `offsets` names the i64 [N + 1] tensor of the
   /// batch, on the host, that holds each sample's first row.
   void set_packed(std::string_view name, Tensor tensor, std::string_view offsets = "offsets");
-  /// The same for edges: i64 row numbers of the tensors packed by the offsets `indexes`.
+  /// The same for edges: i64 or i32 row numbers of the tensors packed by the offsets `indexes`.
   void set_edges(std::string_view name, Tensor tensor, std::string_view offsets, std::string_view indexes);
   /// Maps each packed tensor to the name of its offsets.
   const NamedValues<std::string>& packed() const { return packed_; }

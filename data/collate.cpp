@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -78,15 +79,15 @@ void copy_to_batch(const Sample& sample, const SampleField& field, const Tensor&
 
 namespace {
 
-/// Shifts the edges of each sample by the first of the rows that they number.
-void shift_edges(std::span<const Sample> samples, const SampleField& field,
-                 const NamedValues<std::vector<std::int64_t>>& lengths, const Tensor& edges) {
-  expect(field.dtype == DType::i64 && field.collation == Collation::packed,
-         "`{}`: expected edges i64 [E, ...], packed, got {} {}", field.name, name_of(field.dtype), field.shape);
+/// Shifts the edges of each sample by the first of the rows that they number. Edges of the first sample stay untouched:
+/// they may be the data set's own.
+template <class Index>
+void shift_edges_of(std::span<const Sample> samples, const SampleField& field,
+                    const NamedValues<std::vector<std::int64_t>>& lengths, const Tensor& edges) {
   const std::vector<std::int64_t>* const rows = lengths.find(indexes_of(field));
   expect(rows != nullptr, "`{}`: expected edges between the rows of a packed field of lengths `{}`, got {}", field.name,
          indexes_of(field), lengths.names());
-  auto* value = edges.data<std::int64_t>();
+  auto* value = edges.data<Index>();
   std::int64_t first = 0;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const std::int64_t count = samples[i][field.name].count();
@@ -94,10 +95,22 @@ void shift_edges(std::span<const Sample> samples, const SampleField& field,
       if (*value < 0 || *value >= (*rows)[i])
         reject_sample("sample {}: `{}` names row {}, expected 0 to {}", samples[i].index, field.name, *value,
                       (*rows)[i] - 1);
-      *value += first;
+      if (first > 0) *value += static_cast<Index>(first);
     }
     first += (*rows)[i];
   }
+  if (first > std::numeric_limits<Index>::max())
+    reject("`{}` numbers {} rows, more than {} can: expected smaller batches", field.name, first, name_of(field.dtype));
+}
+
+void shift_edges(std::span<const Sample> samples, const SampleField& field,
+                 const NamedValues<std::vector<std::int64_t>>& lengths, const Tensor& edges) {
+  expect(field.collation == Collation::packed && (field.dtype == DType::i64 || field.dtype == DType::i32),
+         "`{}`: expected edges i64 or i32 [E, ...], packed, got {} {}", field.name, name_of(field.dtype), field.shape);
+  if (field.dtype == DType::i64)
+    shift_edges_of<std::int64_t>(samples, field, lengths, edges);
+  else
+    shift_edges_of<std::int32_t>(samples, field, lengths, edges);
 }
 
 }  // namespace
@@ -126,7 +139,9 @@ Batch collate(std::span<const Sample> samples, const SampleFields& fields) {
   }
   for (const SampleField& field : fields) {
     const std::vector<std::int64_t> lengths = lengths_in(field);
-    const Tensor all = batch_memory(field, lengths);
+    // One sample is its own concatenation: a graph has the size of all data.
+    const bool alone = samples.size() == 1 && field.collation == Collation::packed;
+    const Tensor all = alone ? checked(samples.front(), field) : batch_memory(field, lengths);
     if (field.collation == Collation::padded) all.fill(field.padding);
     std::int64_t row = 0;
     for (std::size_t i = 0; i < samples.size(); ++i) {

@@ -22,7 +22,7 @@ enum class FieldKind : std::uint8_t {
   boxes,   // f32 [K, 4], packed or padded: left, top, right and bottom in pixels; corners follow, and a box that
            // leaves the image is dropped with its row of every field of the same `lengths`
   tokens,  // i64 [L], ids of a vocabulary
-  edges    // i64 [E, ...], packed: row numbers of the fields of lengths `indexes`; they follow those rows' offsets
+  edges    // i64 or i32 [E, ...], packed: row numbers of the fields of lengths `indexes`; they follow those rows' offsets
 };
 std::string_view name_of(FieldKind kind);
 

@@ -49,6 +49,7 @@ Variable gelu_tanh(Variable x) { return apply(Gelu(Gelu::Form::tanh), std::move(
 Variable silu(Variable x) { return apply(Silu{}, std::move(x)); }
 Variable sigmoid(Variable x) { return apply(Sigmoid{}, std::move(x)); }
 Variable tanh(Variable x) { return apply(Tanh{}, std::move(x)); }
+Variable elu(Variable x) { return apply(Elu{}, std::move(x)); }
 Variable softmax(Variable x) { return apply(Softmax{}, std::move(x)); }
 Variable log_softmax(Variable x) { return apply(LogSoftmax{}, std::move(x)); }
 Variable dropout(Variable x, double p, const RandomStream& stream) {

@@ -26,6 +26,8 @@ Variable gelu_tanh(Variable x);
 Variable silu(Variable x);
 Variable sigmoid(Variable x);
 Variable tanh(Variable x);
+/// x, and e^x - 1 below 0.
+Variable elu(Variable x);
 /// Softmax over the last axis.
 Variable softmax(Variable x);
 Variable log_softmax(Variable x);

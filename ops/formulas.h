@@ -102,6 +102,20 @@ struct TanhBackward {
     return dy * (T(1) - y * y);
   }
 };
+/// x, and e^x - 1 below 0.
+struct Elu {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return x > T(0) ? x : math::exp(x) - T(1);
+  }
+};
+/// dy, times y + 1 below 0; y the output.
+struct EluBackward {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T dy, T y) const {
+    return y > T(0) ? dy : dy * (y + T(1));
+  }
+};
 /// A running statistic moves towards what one batch shows.
 struct Follow {
   float momentum;

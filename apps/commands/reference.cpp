@@ -1,11 +1,13 @@
 #include "apps/commands/reference.h"
 
 #include "apps/commands/reference_batch.h"
+#include "apps/commands/reference_graph.h"
 #include "autograd/tape.h"
 #include "core/file.h"
 #include "core/glob.h"
 #include "models/folders/transformers.h"
 #include "models/folders/values.h"
+#include "models/graphs/graph_model.h"
 #include "models/io/adapter_folder.h"
 #include "models/io/weights.h"
 #include "models/language_model.h"
@@ -31,10 +33,11 @@ using nlohmann::json;
 
 constexpr std::string_view adapter_prefix = "adapter/";
 
-/// timm's keyword for what is a hyper-parameter here.
+/// A library's keyword for what is a hyper-parameter here.
 std::string hyper_parameter_of(const std::string& keyword) {
   if (keyword == "img_size") return "image_size";
   if (keyword == "in_chans") return "in_channels";
+  if (keyword == "lmbda" || keyword == "theta") return "lambda";  // CogDL's and PyG's of GCNII
   return keyword;
 }
 
@@ -53,6 +56,23 @@ ReferenceModel read_config(const json& description, const std::string& origin) {
   return {folder.model, folder.hyper_parameters, folder.names, task_of(folder)};
 }
 
+/// A graph network, with facts of its graph beside the hyper-parameters.
+ReferenceModel read_graph_model(const json& description) {
+  ReferenceModel model{description["family"].get<std::string>(), {}};
+  model.names = library_names(model.name);
+  model.task = description.value("multi_label", false) ? "node_multi_label" : "node_classification";
+  constexpr std::string_view of_graph[] = {"family", "nodes", "edges", "directed", "multi_label"};
+  bool says_norm = false;
+  for (const auto& [key, value] : description.items()) {
+    if (std::ranges::find(of_graph, key) != std::end(of_graph)) continue;
+    says_norm = says_norm || (key == "norm" && value != "");
+    if (key != "norm" || value != "")
+      model.hyper_parameters.push_back({hyper_parameter_of(key), reference_value(key, value)});
+  }
+  if (!says_norm) model.hyper_parameters.push_back({"norm", std::string("none")});
+  return model;
+}
+
 /// The file's name of a model, and its hyper-parameters.
 ReferenceModel read_model(const SafetensorsFile& file) {
   const json description = reference_metadata(file, "model");
@@ -60,6 +80,7 @@ ReferenceModel read_model(const SafetensorsFile& file) {
   if (!description.is_object() || !description.contains("family") || !description["family"].is_string())
     reject("{}: expected metadata `model` with a `family`, as reference files have it", origin);
   if (description.contains("config") && description["config"].is_object()) return read_config(description, origin);
+  if (has_reference_graph(file)) return read_graph_model(description);
   ReferenceModel model{description["family"].get<std::string>(), {}};
   const bool is_preset = model.name == "preset";
   if (is_preset) {
@@ -246,6 +267,20 @@ class Comparison {
       reject("{}: the model or its step has nothing to compare with {}", file_.path().string(), others);
   }
 
+  /// Whether the file says that the gradient is 0 in theory, as that of a bias before a norm, and so has none of it.
+  bool says_zero(const std::string& name) const {
+    const json names = reference_metadata(file_, "zero_gradients");
+    return names.is_array() && std::ranges::find(names, json(name)) != names.end();
+  }
+  /// Compares such a gradient with 0, and makes it 0: an optimizer may make a whole step of its rounding.
+  void add_zero_gradient(Parameter& parameter, const std::string& name) {
+    double largest = 0;
+    for (const double value : parameter.grad().to_vector()) largest = std::max(largest, std::abs(value));
+    tensors_.push_back({.name = "grad/" + name, .difference = largest, .magnitude = 0});
+    parameter.set_grad(
+        Tensor::zeros(parameter.shape(), parameter.grad().dtype(), parameter.grad().device(), Purpose::gradients));
+  }
+
   /// Gives gradients that are zero in theory the magnitude they are measured against.
   void measure_zero_gradients() {
     // The rest of a sum that cancels is far below what f32 resolves in a gradient of the largest size.
@@ -265,6 +300,7 @@ class Comparison {
     const auto compared = std::find_if(tensors_.begin(), tensors_.end(),
                                        [&](const ReferenceTensor& tensor) { return tensor.name == name; });
     if (compared == tensors_.end() || !parameter.trainable() || !parameter.grad().defined()) return 0;
+    if (says_zero(place.name)) return 0;
     if (parameter.grad().dtype() != DType::f32) return 0;  // in f64 no step is made of rounding
     const double zero = reference_tolerance * compared->magnitude;
     const Tensor stored = file_.load(name).to(DType::f32), theirs = place.transposed ? transposed(stored) : stored;
@@ -396,7 +432,8 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
            file.path().string());
   const std::unique_ptr<Model> model = make_model(file, description, precision);
   const std::unique_ptr<Task> task = make_reference_task(file, description, *model);
-  const Batch batch = load_reference_batch(file, *model, *task);
+  const Batch batch =
+      has_reference_graph(file) ? load_reference_graph(file) : load_reference_batch(file, *model, *task);
   for (const SampleField& field : model->inputs())
     if (repetition > 0 && field.dtype == DType::f32) move_within_rounding(batch.at(field.name), repetition);
   select_trained(file, description, *model);
@@ -420,11 +457,14 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
     tape.backward(loss);
   }
   const std::vector<Parameter*> parameters = model->parameters();
-  for (const Parameter* parameter : parameters) {
-    if (parameter->trainable())
-      comparison.add_required("grad/", place_of(parameter->path(), description, *model), parameter->grad());
+  for (Parameter* const parameter : parameters) {
+    const TensorNames::Place place = place_of(parameter->path(), description, *model);
+    if (parameter->trainable() && comparison.says_zero(place.name))
+      comparison.add_zero_gradient(*parameter, place.name);
+    else if (parameter->trainable())
+      comparison.add_required("grad/", place, parameter->grad());
     else
-      comparison.add("grad/" + place_of(parameter->path(), description, *model).name, {});
+      comparison.add("grad/" + place.name, {});
   }
   comparison.measure_zero_gradients();
   std::int64_t stepped_alike = 0;

@@ -354,6 +354,20 @@ void take_usual(const Tree& root, Experiment& experiment) {
     data.source.vocabulary = static_cast<std::int64_t>(number_in(*rows).value_or(0));
 }
 
+/// Sets the width of inputs that a model names as the data set names its own (`features`), where it is not given.
+void take_widths(Experiment& experiment) {
+  for (const SampleField& field : experiment.samples.fields) {
+    const Tree* const width = find_value(experiment.architecture.hyper_parameters, field.name);
+    if (width == nullptr || field.shape.rank() == 0) continue;
+    const std::int64_t wanted = field.shape.back();
+    if (const Tree* const given = find_value(experiment.model.options, field.name); given == nullptr)
+      experiment.model.options.push_back({field.name, wanted});
+    else if (number_in(*given) != static_cast<double>(wanted))
+      reject("model.{}: expected {}, as many as the data set {} has, got {}", field.name, wanted, experiment.data.name,
+             given->text);
+  }
+}
+
 /// Describes the data set, and the model with as many outputs as the data set asks for.
 /// `of_task`: the folder that says the task; null: the configuration does.
 void open(Experiment& experiment, const std::vector<std::string>& labels, const ModelFolder* of_task, bool evaluates) {
@@ -376,6 +390,7 @@ void open(Experiment& experiment, const std::vector<std::string>& labels, const 
   if (fits && !samples.metrics.empty() && tasks().get(experiment.task.name).options.find("metrics") != nullptr)
     if (Tree& metrics = experiment.task.options["metrics"]; metrics.text.empty())
       metrics = fmt::format("{}", fmt::join(samples.metrics, ", "));
+  take_widths(experiment);
   experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));
 }
 
@@ -443,6 +458,9 @@ Experiment from_tree(Tree root, Problems& problems, const Evaluated* evaluated,
       std::vector<std::string> classes = folder ? folder->labels : std::vector<std::string>();
       if (evaluated != nullptr && !evaluated->classes.empty()) classes = evaluated->classes;
       open(experiment, classes, of_task, evaluated != nullptr);
+      // A graph is one sample.
+      if (find_field(experiment.samples.fields, FieldKind::edges) != nullptr && !says(root, "train", "batch_size"))
+        experiment.train.batch_size = std::min(experiment.train.batch_size, experiment.samples.size);
       validate(experiment, root, problems);
     } catch (const Error& error) {
       if (error.fault() != Fault::input || problems.empty()) throw;

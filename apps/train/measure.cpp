@@ -76,6 +76,24 @@ std::vector<std::int64_t> example_lengths(const Experiment& experiment, const Sa
   return lengths;
 }
 
+/// Whether `field` numbers rows, or has one for each field that does: as many as the data set says.
+bool follows_edges(const SampleField& field, const SampleFields& fields) {
+  return std::ranges::any_of(fields, [&](const SampleField& other) {
+    return other.kind == FieldKind::edges && lengths_of(other) == lengths_of(field);
+  });
+}
+
+/// The first samples of the data set: edges between rows cannot be made up.
+Batch first_samples(const Experiment& experiment, Split split, std::int64_t count) {
+  const auto samples = open_dataset(experiment.data.name, dataset_options(experiment, split));
+  std::vector<Sample> all(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    all[static_cast<std::size_t>(i)].begin(0);
+    samples->read(i % samples->size(), all[static_cast<std::size_t>(i)]);
+  }
+  return collate(all, samples->info().fields);
+}
+
 /// Bytes of a batch while it is prepared ahead.
 std::int64_t bytes_ahead(const Batch& batch, const SampleFields& inputs, const SampleFields& targets) {
   const SampleField* const images = find_field(inputs, FieldKind::pixels);
@@ -101,6 +119,8 @@ Batch example(const Experiment& experiment, const Model& model, const Task& task
   const bool mixes = split == Split::train && experiment.data.mix.any();
   const std::vector<std::int64_t> lengths = example_lengths(experiment, model.inputs(), samples);
   const SampleFields targets = task.targets();
+  const bool has_edges = find_field(experiment.samples.fields, FieldKind::edges) != nullptr;
+  if (has_edges && of_model != Device::meta) return first_samples(experiment, split, samples);
   Batch made;
   made.samples = samples;
   made.first = part * samples;
@@ -113,7 +133,10 @@ Batch example(const Experiment& experiment, const Model& model, const Task& task
         made.set("image_scale", image_scale(table, samples));
         if (mixes) made.set("image_mixes", Tensor::zeros({samples, 6}, DType::f32, Device::cpu, Purpose::data));
       }
-      set_field(made, field, made_up(field, lengths, static_cast<std::uint32_t>(part), device, of_model), lengths);
+      std::vector<std::int64_t> own = lengths;
+      if (has_edges && follows_edges(field, experiment.samples.fields))
+        std::ranges::fill(own, field_of(experiment.samples.fields, field.name).shape.front());
+      set_field(made, field, made_up(field, own, static_cast<std::uint32_t>(part), device, of_model), own);
     }
   if (const SampleField* const label = mixes ? find_field(targets, FieldKind::label) : nullptr)
     made.set(label->name, mixed_labels(made[label->name], experiment.model.num_classes));

@@ -34,6 +34,7 @@ std::optional<std::string> renamed(std::string_view name, std::string_view from,
 }
 
 bool is_transposed(const TensorNameRule& rule, std::string_view theirs) {
+  if (!rule.theirs.ends_with('.')) return rule.transposed;
   return rule.transposed && renamed(theirs, std::string(rule.theirs) + "weight", "", 0).has_value();
 }
 

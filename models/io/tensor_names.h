@@ -14,7 +14,7 @@ struct TensorNameRule {
   std::string_view theirs, ours;
   std::int64_t part = 0, parts = 1;  // theirs is this one of equal parts of ours, by rows
   std::int64_t shift = 0;            // what is added to the first number of theirs
-  bool transposed = false;           // of a module: its `weight` is [in, out] there, and [out, in] here
+  bool transposed = false;           // a weight, a module's or the tensor itself, is [in, out] there, [out, in] here
 };
 
 struct TensorNames {

@@ -15,6 +15,7 @@ const RegisterOp<Silu> silu;
 const RegisterOp<QuickGelu> quick_gelu;
 const RegisterOp<Sigmoid> sigmoid;
 const RegisterOp<Tanh> tanh_op;
+const RegisterOp<Elu> elu_op;
 
 template <class Formula>
 void apply_on_cpu(const Tensor& x, const Tensor& y) {
@@ -62,6 +63,7 @@ const Kernels& kernels_of(const Silu&) { return kernels<formula::Silu>; }
 const Kernels& kernels_of(const QuickGelu&) { return kernels<formula::QuickGelu>; }
 const Kernels& kernels_of(const Sigmoid&) { return kernels<formula::Sigmoid>; }
 const Kernels& kernels_of(const Tanh&) { return kernels<formula::Tanh>; }
+const Kernels& kernels_of(const Elu&) { return kernels<formula::Elu>; }
 
 Tensor applied(const ActivationKernel& kernel, const Tensor& x) {
   Tensor y = empty_like(x);
@@ -91,6 +93,7 @@ template struct Curve<Silu, input(0)>;
 template struct Curve<QuickGelu, input(0)>;
 template struct Curve<Sigmoid, output>;
 template struct Curve<Tanh, output>;
+template struct Curve<Elu, output>;
 
 Tensor Relu::forward(std::span<const Tensor> inputs) const { return applied(relu_forward, inputs[x]); }
 void Relu::backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const {

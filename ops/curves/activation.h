@@ -48,6 +48,11 @@ struct Tanh : Curve<Tanh, output> {
   static constexpr std::string_view name = "tanh";
 };
 
+/// Exponential linear unit: x, and e^x - 1 below 0 (Clevert et al. 2016).
+struct Elu : Curve<Elu, output> {
+  static constexpr std::string_view name = "elu";
+};
+
 /// Rectified linear unit, max(x, 0): backward needs a bit an element.
 struct Relu {
   enum Input { x };

@@ -38,6 +38,7 @@ const RegisterSample gates[] = {RegisterSample(gated("gated_activation, joined",
                                 RegisterSample(gated("gated_activation, gelu_tanh", {.curve = Gate::gelu_tanh}, true))};
 const RegisterSample sigmoid(unary("sigmoid", Sigmoid{}));
 const RegisterSample tanh_sample(unary("tanh", Tanh{}));
+const RegisterSample elu(unary("elu", Elu{}));
 
 }  // namespace
 }  // namespace lacuna

@@ -22,6 +22,9 @@ constexpr std::int64_t growth_beside_tensors(int threads) {
   return (std::int64_t{32} << 20) + threads * (std::int64_t{256} << 10);
 }
 
+/// Bytes of a GPU's memory that the driver's context and NVIDIA's libraries take, beside tensors.
+inline constexpr std::int64_t card_beside_tensors = std::int64_t{768} << 20;
+
 /// Address space that this process may still take under its limit (RLIMIT_AS, `ulimit -v`), in bytes; the largest
 /// number if there is no limit.
 std::int64_t address_space_left();

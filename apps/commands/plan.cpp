@@ -11,12 +11,14 @@
 #include "apps/train/freeze_table.h"
 #include "apps/train/machine_costs.h"
 #include "apps/train/measure.h"
+#include "apps/train/planning.h"
 #include "apps/train/policy_choice.h"
 #include "apps/train/ranks.h"
 #include "apps/train/settle.h"
 #include "apps/train/timeline.h"
 #include "core/file.h"
 #include "core/parallel.h"
+#include "core/system_memory.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -37,6 +39,7 @@ struct PlanOptions {
   int ranks = 1;
   std::string bandwidth = "1Gbit", latency = "50us";
   std::string timeline;
+  std::optional<std::string> card;  // bytes of a GPU
   Report report;
 };
 
@@ -58,16 +61,27 @@ std::string need_text(const Measurement& planned) {
       format_bytes(evaluation_need(planned)));
 }
 
-/// Whether training fits into the device of this machine, and settings that do where it does not; empty: there is no
-/// such device here.
-std::string fit_text(const Experiment& experiment, const Measurement& planned) {
-  if (available_device(experiment) != device_of(experiment) || experiment.train.device == "meta") return {};
-  const std::int64_t need = highest_need(planned), room = room_for_training(experiment);
-  if (need <= room)
-    return fmt::format("It fits into this machine: {} has {} left\n", experiment.train.device, format_bytes(room));
+/// Bytes that training can have, of a GPU that need not be here or of this machine's device; nothing: there is none.
+std::optional<std::int64_t> room_for(const PlanOptions& options, const Experiment& experiment) {
+  if (options.card) {
+    if (device_of(experiment).kind != DeviceKind::cuda)
+      reject("--card: expected train.device=cuda, got {}", experiment.train.device);
+    return std::max<std::int64_t>(0, parse_bytes(*options.card, "--card") - card_beside_tensors);
+  }
+  if (available_device(experiment) != device_of(experiment)) return {};
+  return room_for_training(experiment);
+}
+
+/// Whether training fits into `room`, and settings that do where it does not.
+std::string fit_text(const PlanOptions& options, const Experiment& experiment, const Measurement& planned,
+                     std::int64_t room) {
+  const std::string where = options.card ? "a card of " + *options.card : "this machine";
+  const std::string left = fmt::format("{} has {} left", experiment.train.device, format_bytes(room));
+  const std::int64_t need = highest_need(planned);
+  if (need <= room) return fmt::format("It fits into {}: {}\n", where, left);
   Setup setup(experiment, Device::meta);
-  return fmt::format("It does not fit into this machine: {} has {} left. {}\n", experiment.train.device,
-                     format_bytes(room), what_would_fit(setup, experiment, room, true, need));
+  return fmt::format("It does not fit into {}: {}. {}\n", where, left,
+                     what_would_fit(setup, experiment, room, true, need));
 }
 
 /// Writes the page of the planned steps, whose figures `json` lists.
@@ -142,7 +156,9 @@ ExitCode plan(const PlanOptions& options) {
     text += need_text(first) + "\n";
     if (options.report.for_people()) {
       print_output(std::exchange(text, {}));  // advice takes a while
-      text = fit_text(configurations.front(), first);
+      const Experiment& one = configurations.front();
+      if (const auto room = room_for(options, one); room && one.train.device != "meta")
+        text = fit_text(options, one, first, *room);
     }
     text += fmt::format("\nThe peak comes in {}. The largest tensors then:\n{}", place_of_peak(first),
                         describe(first.at_peak, 8));
@@ -164,8 +180,7 @@ ExitCode plan(const PlanOptions& options) {
     json.push_back(to_json(plans[i]));
     json.back()["peak_in_training"] = highest_need(plans[i]);
     json.back()["peak_in_evaluation"] = evaluation_need(plans[i]);
-    if (const Experiment& one = configurations[i]; available_device(one) == device_of(one))
-      json.back()["fits"] = highest_need(plans[i]) <= room_for_training(one);
+    if (const auto room = room_for(options, configurations[i])) json.back()["fits"] = highest_need(plans[i]) <= *room;
     if (plans.size() > 1) json.back()["choice"] = titles[i];
     if (exchange) json.back()["exchange"] = to_json(*exchange);
     if (i == 0 && !frozen.empty()) json.back()["freeze"] = to_json(frozen);
@@ -191,6 +206,8 @@ const RegisterCommand plan_command(40, "plan", "predict the memory of training, 
   app.add_option("--bandwidth", options->bandwidth, "with --ranks: what a process sends a second, as 1Gbit or 12.5GB")
       ->capture_default_str();
   app.add_option("--latency", options->latency, "with --ranks: of a message, as 50us")->capture_default_str();
+  app.add_option("--card", options->card, "with train.device=cuda: memory of a GPU that need not be here, as 8GiB")
+      ->type_name("BYTES");
   app.add_option("--timeline", options->timeline, "write a page with the bytes in memory over one step, of each policy")
       ->type_name("FILE.html");
   options->configuration.declare_image_gradient(app);

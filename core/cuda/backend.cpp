@@ -5,6 +5,7 @@
 #include "core/cuda/staging.h"
 #include "core/cuda/visible_devices.h"
 #include "core/error.h"
+#include "core/system_memory.h"
 #include "core/tensor_cuda.h"
 
 #include <cuda.h>
@@ -23,8 +24,6 @@
 namespace lacuna::cuda {
 namespace {
 
-/// Bytes of device memory for the context and libraries, beside tensors.
-constexpr std::int64_t beside_tensors = std::int64_t{768} << 20;
 /// Memory is mapped in pieces of this many bytes, a multiple of the device's granularity.
 constexpr std::size_t piece = std::size_t{32} << 20;
 
@@ -199,7 +198,7 @@ class Cuda final : public Backend {
     std::size_t free = 0, total = 0;
     choose(device);
     check(cudaMemGetInfo(&free, &total), "asking for the free memory");
-    const std::int64_t left = static_cast<std::int64_t>(free) - beside_tensors, whole = piece;
+    const std::int64_t left = static_cast<std::int64_t>(free) - card_beside_tensors, whole = piece;
     return std::max<std::int64_t>(left, 0) / whole * whole;
   }
 

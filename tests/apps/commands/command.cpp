@@ -513,6 +513,25 @@ TEST_CASE("plan: sizes at the ends of their ranges are planned or refused") {
     }
 }
 
+TEST_CASE("plan: --card says whether a GPU that is not here has room, less what the driver takes of it") {
+  const TemporaryFolder folder(vit);
+  const auto plan = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"plan", "-c", "c.yaml", "--json", "-"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_command(folder, words);
+  };
+  const auto fits = [&](const std::string& card) {
+    const CommandResult result = plan({"train.device=cuda", "--card", card});
+    INFO(result.error);
+    REQUIRE(result.code == 0);
+    return result.json().at("fits").get<bool>();
+  };
+  CHECK(fits("8GiB"));
+  CHECK_FALSE(fits("768MiB"));
+  CHECK(plan({"train.device=cpu", "--card", "8GiB"}).code == 2);
+  CHECK(plan({"train.device=cuda", "--card", "eight"}).code == 2);
+}
+
 #ifndef LACUNA_ADDRESS_SANITIZER  // whose own memory does not fit under a limit
 TEST_CASE("train: a limit on data leaves room for what is needed") {
   const TemporaryFolder folder(resnet);

@@ -63,6 +63,7 @@ if(NOT STB_INCLUDE_DIR)
 endif()
 mark_as_advanced(STB_INCLUDE_DIR)
 require_package(PNG libpng-dev)
+require_package(ZLIB zlib1g-dev)  # of gzip and .npz; libpng needs it too
 # WebP; Debian's package has no CMake package.
 find_path(WEBP_INCLUDE_DIR webp/decode.h)
 find_library(WEBP_LIBRARY webp)

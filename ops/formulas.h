@@ -109,11 +109,11 @@ struct Elu {
     return x > T(0) ? x : math::exp(x) - T(1);
   }
 };
-/// dy, times y + 1 below 0; y the output.
+/// dy, times e^x below 0.
 struct EluBackward {
   template <class T>
-  LACUNA_HOST_DEVICE T operator()(T dy, T y) const {
-    return y > T(0) ? dy : dy * (y + T(1));
+  LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
+    return x > T(0) ? dy : dy * math::exp(x);
   }
 };
 /// A running statistic moves towards what one batch shows.

@@ -93,7 +93,7 @@ template struct Curve<Silu, input(0)>;
 template struct Curve<QuickGelu, input(0)>;
 template struct Curve<Sigmoid, output>;
 template struct Curve<Tanh, output>;
-template struct Curve<Elu, output>;
+template struct Curve<Elu, input(0)>;
 
 Tensor Relu::forward(std::span<const Tensor> inputs) const { return applied(relu_forward, inputs[x]); }
 void Relu::backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const {

@@ -48,8 +48,8 @@ struct Tanh : Curve<Tanh, output> {
   static constexpr std::string_view name = "tanh";
 };
 
-/// Exponential linear unit: x, and e^x - 1 below 0 (Clevert et al. 2016). Its derivative follows from the output as
-/// well; the input of a norm makes both again only where the op between them reads the norm's output.
+/// Exponential linear unit: x, and e^x - 1 below 0 (Clevert et al. 2016). Backward reads x, though the output would do:
+/// behind a norm both are then made again from the norm's input.
 struct Elu : Curve<Elu, input(0)> {
   static constexpr std::string_view name = "elu";
 };

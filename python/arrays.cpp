@@ -1,4 +1,5 @@
 // Arrays of Python: what others hand over, and what they get.
+#include "core/backend.h"
 #include "core/dtype.h"
 #include "python/tensors.h"
 
@@ -6,6 +7,8 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -14,6 +17,7 @@ namespace lacuna::python {
 namespace {
 
 namespace nb = nanobind;
+using nb::literals::operator""_a;
 
 constexpr std::pair<DType, nb::dlpack::dtype_code> codes[] = {
     {DType::f32, nb::dlpack::dtype_code::Float}, {DType::bf16, nb::dlpack::dtype_code::Bfloat},
@@ -36,18 +40,45 @@ std::optional<DType> type_of(nb::dlpack::dtype type) {
 
 using Exchanged = nb::ndarray<nb::array_api>;
 
+/// Refuses tensors without an array of their elements.
+Tensor readable(const Tensor& given) {
+  if (given.device() == Device::meta) reject("a tensor on meta has no values");
+  if (!given.is_coded()) return given;
+  if (given.format().code != WeightCode::bf16)
+    reject("a tensor in few bits has no array of its elements: `to(\"f32\")` decodes it");
+  return given.as_bf16();
+}
+
+/// The tensor, or a copy of it, on the host, where `name` stands in messages; nothing where `value` is none of Lacuna.
+std::optional<Tensor> own_tensor(nb::handle value, const std::string& name) try {
+  if (!nb::isinstance<Variable>(value)) return {};
+  return readable(nb::cast<const Variable&>(value).tensor()).to(Device::cpu);
+} catch (const Error& error) {
+  reject("{}: {}", name, error.what());
+}
+
 }  // namespace
 
 nb::object exchange(const Tensor& given) {
-  const Tensor tensor = given.is_coded() && given.format().code == WeightCode::bf16 ? given.as_bf16() : given;
-  if (tensor.is_coded()) reject("a tensor in few bits has no array of its elements: `to(\"f32\")` decodes it");
-  if (tensor.device() == Device::meta) reject("a tensor on meta has no values");
+  const Tensor tensor = readable(given);
   std::vector<std::size_t> extents(tensor.shape().begin(), tensor.shape().end());
   const nb::capsule owner(new Tensor(tensor), [](void* held) noexcept { delete static_cast<Tensor*>(held); });
   const bool on_gpu = tensor.device().kind == DeviceKind::cuda;
+  if (on_gpu) {  // others read it on streams that do not wait for Lacuna's
+    const nb::gil_scoped_release released;
+    synchronize(tensor.device());
+  }
   return nb::cast(Exchanged(tensor.raw(), extents.size(), extents.data(), owner, nullptr, exchanged(tensor.dtype()),
                             on_gpu ? nb::device::cuda::value : nb::device::cpu::value,
                             on_gpu ? tensor.device().index : 0, 'C'));
+}
+
+nb::object to_numpy(const Tensor& given, nb::handle dtype, nb::handle copy) {
+  const Tensor tensor = readable(given).to(Device::cpu);
+  if (tensor.dtype() == DType::bf16) reject("numpy has no bf16: `to(\"f32\")` converts the tensor");
+  if (copy.is(nb::bool_(false)) && given.device() != Device::cpu)
+    reject("expected a tensor on the host where copy=False, got one on {}", name_of(given.device()));
+  return nb::module_::import_("numpy").attr("array")(exchange(tensor), "dtype"_a = dtype, "copy"_a = copy);
 }
 
 DType type_named(const std::string& name) {
@@ -60,7 +91,12 @@ namespace {
 
 std::string name_of_type(nb::handle value) { return nb::cast<std::string>(nb::str(value.type().attr("__name__"))); }
 
-/// What stands in nested lists.
+/// Whether `value`, an array or a number of a library, has axes.
+bool has_axes(nb::handle value) {
+  return nb::hasattr(value, "ndim") && !nb::object(value.attr("ndim")).equal(nb::int_(0));
+}
+
+/// Numbers of nested lists.
 struct Listed {
   std::vector<std::int64_t> extents;
   std::vector<double> numbers;
@@ -69,19 +105,26 @@ struct Listed {
   void add(nb::handle value, std::size_t depth, const std::string& name) {
     if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
       const auto count = static_cast<std::int64_t>(nb::len(value));
-      if (depth == extents.size())
+      if (depth == Shape::max_rank) reject("{}: expected at most {} axes, got lists in more lists", name, depth);
+      if (depth == extents.size() && numbers.empty())
         extents.push_back(count);
+      else if (depth == extents.size())
+        reject("{}: expected a number beside numbers, got a list", name);
       else if (extents[depth] != count)
         reject("{}: expected lists of one length, got {} and {}", name, extents[depth], count);
       for (const nb::handle item : value) add(item, depth + 1, name);
       return;
     }
     double number = 0;
-    if (!nb::try_cast(value, number) || depth != extents.size())
+    if (has_axes(value) || !nb::try_cast(value, number) || depth != extents.size())
       reject("{}: expected an array or nested lists of numbers, got {}", name, name_of_type(value));
     std::int64_t exact = 0;
-    if (PyIndex_Check(value.ptr()) != 0) {
-      if (!nb::try_cast(nb::steal(PyNumber_Index(value.ptr())), exact))
+    nb::object index;
+    if (PyIndex_Check(value.ptr()) != 0) index = nb::steal(PyNumber_Index(value.ptr()));
+    if (!index.is_valid()) {
+      PyErr_Clear();  // arrays of floats have an index that raises
+    } else {
+      if (!nb::try_cast(index, exact))
         reject("{}: expected whole numbers of 64 bits, got {}", name, nb::cast<std::string>(nb::str(value)));
       whole.push_back(exact);
     }
@@ -95,6 +138,9 @@ Tensor from_lists(nb::handle value, const std::string& name) {
   const Shape shape(listed.extents);
   if (listed.whole.size() == listed.numbers.size())
     return Tensor::from(std::span<const std::int64_t>(listed.whole), shape);
+  for (const double number : listed.numbers)
+    if (std::isfinite(number) && std::abs(number) > std::numeric_limits<float>::max())
+      reject("{}: expected numbers that f32 holds, got {}: arrays of f64 hold it", name, number);
   return Tensor::from(std::span<const double>(listed.numbers), shape).to(DType::f32);
 }
 
@@ -122,7 +168,8 @@ std::optional<HostArray> host_array(nb::handle array, const std::string& name) {
 
 /// A number of numpy, which is no array.
 bool is_scalar(nb::handle value) {
-  return nb::hasattr(value, "ndim") && nb::hasattr(value, "item") && !nb::hasattr(value, "__dlpack__");
+  return nb::hasattr(value, "ndim") && !has_axes(value) && nb::hasattr(value, "item") &&
+         !nb::hasattr(value, "__dlpack__");
 }
 
 /// The type of Lacuna that holds the elements; integers that it lacks become i64.
@@ -131,9 +178,10 @@ DType type_of(const HostArray& array, const std::string& name) {
   if (const std::optional<DType> same = type_of(type)) return *same;
   const bool is_whole = type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Int) ||
                         type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::UInt);
-  if (!is_whole || type.lanes != 1 || type.bits > 32)
-    reject("{}: expected an array of f32, bf16, f16, f64, bool or integers, got another type of {} bits", name,
-           static_cast<int>(type.bits));
+  if (!is_whole || type.lanes != 1 || (type.bits != 8 && type.bits != 16 && type.bits != 32))
+    reject("{}: expected an array of f32, bf16, f16, f64, bool, i64 or integers of 8, 16 or 32 bits, "
+           "got another type of {} bits",
+           name, static_cast<int>(type.bits));
   return DType::i64;
 }
 
@@ -149,13 +197,14 @@ void widen(const HostArray& from, Tensor& to) {
 }  // namespace
 
 std::pair<DType, Shape> described(nb::handle array, const std::string& name) {
+  if (const std::optional<Tensor> own = own_tensor(array, name)) return {own->dtype(), own->shape()};
   const std::optional<HostArray> given = host_array(array, name);
   if (!given) reject("{}: expected an array, got {}", name, name_of_type(array));
   return {type_of(*given, name), shape_of(*given)};
 }
 
 Tensor to_tensor(nb::handle array, const std::string& name) {
-  if (nb::isinstance<Variable>(array)) return nb::cast<const Variable&>(array).tensor();
+  if (const std::optional<Tensor> own = own_tensor(array, name)) return own->clone(Purpose::data);
   if (is_scalar(array)) return from_lists(nb::object(array.attr("item")()), name);
   const std::optional<HostArray> given = host_array(array, name);
   if (!given) return from_lists(array, name);

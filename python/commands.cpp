@@ -88,24 +88,12 @@ class PythonHost : public apps::Host {
   std::optional<nb::python_error> raised_;
 };
 
-/// Waits for the turn of this thread. Signals arrive meanwhile.
-std::unique_lock<std::recursive_timed_mutex> turn() {
-  static std::recursive_timed_mutex one_at_a_time;
-  std::unique_lock lock(one_at_a_time, std::defer_lock);
-  while (true) {
-    {
-      const nb::gil_scoped_release released;
-      if (lock.try_lock_for(std::chrono::milliseconds(100))) break;
-    }
-    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
-  }
-  return lock;
-}
-
-/// Runs one command at a time: they share the number of threads and the ledger. A callback may call another.
+/// Runs a command in the turn of this thread. A callback may call another.
 nb::object run(const std::vector<std::string>& words, nb::handle listener, const std::string& command, nb::object data,
                nb::object validation, nb::object loss) {
   const auto lock = turn();
+  if (!lock.owns_lock())
+    reject("expected arrays of a sample, got a call of `{}` while a command reads the sample", words.front());
   PythonHost host(listener, command);
   const GivenScope given({std::move(data), std::move(validation), std::move(loss)});
   try {
@@ -130,6 +118,19 @@ std::vector<std::string> words_of_yaml(const std::string& text) {
 }
 
 }  // namespace
+
+std::unique_lock<std::recursive_timed_mutex> turn() {
+  static std::recursive_timed_mutex one_at_a_time;
+  std::unique_lock lock(one_at_a_time, std::try_to_lock);
+  while (!lock.owns_lock() && !PythonScope::is_open()) {
+    {
+      const nb::gil_scoped_release released;
+      if (lock.try_lock_for(std::chrono::milliseconds(100))) break;
+    }
+    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+  }
+  return lock;
+}
 
 void bind_commands(nb::module_& module) {
   module.def("run", run, nb::arg("words"), nb::arg("listener"), nb::arg("command"), nb::arg("data") = nb::none(),

@@ -16,15 +16,29 @@ namespace nb = nanobind;
 
 constexpr std::int64_t no_label = -100;  // of tokens without one
 
-/// The length of the longest array `name`.
-std::int64_t longest_of(const nb::object& rows, const std::string& name) {
-  std::size_t longest = 1;
-  for (std::size_t i = 0; i < nb::len(rows); ++i)
-    if (const nb::object row = rows[nb::int_(i)]; nb::isinstance<nb::dict>(row)) {
-      const nb::object array = row.attr("get")(name);
-      if (!array.is_none()) longest = std::max(longest, nb::len(array));
-    }
-  return static_cast<std::int64_t>(longest);
+std::string name_of_sample(Split split, std::int64_t index) {
+  return fmt::format("{}[{}]: ", split == Split::train ? "data" : "validation", index);
+}
+
+nb::dict row_of(const nb::object& rows, Split split, std::int64_t index) {
+  const nb::object row = rows[nb::int_(index)];
+  if (!nb::hasattr(row, "keys"))
+    reject("{}expected a dictionary of arrays, got {}", name_of_sample(split, index),
+           nb::cast<std::string>(nb::str(row.type().attr("__name__"))));
+  nb::dict arrays;
+  if (PyDict_Update(arrays.ptr(), row.ptr()) != 0) nb::raise_python_error();
+  return arrays;
+}
+
+/// The length of the longest array `name`. Whether all have one is seen when samples are read.
+std::int64_t longest_of(const nb::object& rows, Split split, const std::string& name) {
+  Py_ssize_t longest = 1;
+  for (std::size_t i = 0; i < nb::len(rows); ++i) {
+    const nb::dict row = row_of(rows, split, static_cast<std::int64_t>(i));
+    if (row.contains(name.c_str())) longest = std::max(longest, PyObject_Size(nb::object(row[name.c_str()]).ptr()));
+    PyErr_Clear();
+  }
+  return longest;
 }
 
 /// The field that an array of a sample shows: u8 [H, W, C] are pixels, whole numbers [] a class, the first ones [L] of
@@ -43,7 +57,7 @@ SampleField field_like(const std::string& name, const Tensor& tensor, const nb::
       field.below = options.classes;
     } else if (shape.rank() == 1) {
       field.kind = has_tokens ? FieldKind::number : FieldKind::tokens;
-      field.shape = {longest_of(rows, name)};
+      field.shape = {longest_of(rows, options.split, name)};
       field.collation = Collation::packed;
       field.below = has_tokens ? 0 : options.vocabulary;
       field.padding = has_tokens ? no_label : 0;
@@ -62,18 +76,6 @@ const nb::object& rows_of(Split split) {
   return rows;
 }
 
-std::string name_of_sample(Split split, std::int64_t index) {
-  return fmt::format("{}[{}]: ", split == Split::train ? "data" : "validation", index);
-}
-
-nb::dict row_of(const nb::object& rows, Split split, std::int64_t index) {
-  const nb::object row = rows[nb::int_(index)];
-  if (!nb::isinstance<nb::dict>(row))
-    reject("{}expected a dictionary of arrays, got {}", name_of_sample(split, index),
-           nb::cast<std::string>(nb::str(row.type().attr("__name__"))));
-  return nb::cast<nb::dict>(row);
-}
-
 DatasetInfo describe(const DatasetOptions& options) {
   const PythonScope scope;
   const nb::object& rows = rows_of(options.split);
@@ -86,6 +88,9 @@ DatasetInfo describe(const DatasetOptions& options) {
   bool has_tokens = false;
   // Both splits have the fields of the first training sample.
   for (const auto [key, array] : row_of(rows_of(Split::train), Split::train, 0)) {
+    if (!nb::isinstance<nb::str>(key))
+      reject("{}expected texts as names of arrays, got {}", name_of_sample(Split::train, 0),
+             nb::cast<std::string>(nb::repr(key)));
     const auto name = nb::cast<std::string>(key);
     const Tensor first = to_tensor(array, name_of_sample(Split::train, 0) + name);
     info.fields.push_back(field_like(name, first, rows, options, has_tokens));

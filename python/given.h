@@ -1,5 +1,4 @@
-// Things Python gives a command beside its words: samples, which the data set `python` reads, and a loss, which the task
-// `python` computes.
+// Samples and a loss that Python gives a command beside its words; the data set and the task `python` take them.
 #pragma once
 
 #include "data/dataset.h"

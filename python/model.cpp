@@ -44,6 +44,7 @@ std::unique_ptr<OpenedModel> open(const std::string& folder, const std::string& 
 std::unique_ptr<OpenedModel> model_of(const std::string& config, const nb::dict& state, const std::string& name,
                                       const std::string& device) {
   const Device on = device_of(device);
+  const auto lock = turn();
   std::vector<PendingTensor> tensors;
   for (const auto [key, array] : state) {
     const auto tensor_name = nb::cast<std::string>(key);
@@ -86,7 +87,14 @@ std::vector<Sample> samples_of(const nb::dict& arrays, const SampleFields& field
   std::vector<Sample> samples;
   for (const SampleField& field : fields) {
     const nb::object given = arrays[field.name.c_str()];
-    const std::size_t count = nb::len(given);
+    const bool is_list = PyMapping_Check(given.ptr()) != 0 && !nb::hasattr(given, "keys");
+    const Py_ssize_t length = is_list ? PyObject_Size(given.ptr()) : -1;
+    if (length < 0) {
+      PyErr_Clear();
+      reject("{}: expected an array [N, ...] or a list of N arrays, got {}", field.name,
+             nb::cast<std::string>(nb::str(given.type().attr("__name__"))));
+    }
+    const auto count = static_cast<std::size_t>(length);
     if (&field == &fields.front()) samples.resize(count);
     if (samples.size() != count || count == 0)
       reject("{}: expected {} samples, got {}", field.name, std::max<std::size_t>(samples.size(), 1), count);

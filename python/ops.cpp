@@ -65,7 +65,8 @@ void bind_ops(nb::module_& module) {
         },
         "x"_a, "kernel"_a = 2, "stride"_a = 2, "padding"_a = 0, Free(), help);
   };
-  pool("max_pool2d", max_pool2d, "Max pooling of x [N, H, W, C] to [N, H', W', C], H' = (H + 2 padding - kernel) / stride + 1.");
+  pool("max_pool2d", max_pool2d,
+       "Max pooling of x [N, H, W, C] to [N, H', W', C], H' = (H + 2 padding - kernel) / stride + 1.");
   pool("avg_pool2d", avg_pool2d, "Average pooling, as max_pool2d.");
 }
 

@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,21 @@ PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {
 
 /// The type whose numbers Python has.
 DType listed(DType type) { return is_floating(type) ? DType::f64 : type; }
+
+std::int64_t length_of(const Variable& self) {
+  if (self.shape().rank() == 0) throw nb::type_error("a tensor [] has no length");
+  return self.shape().front();
+}
+
+Variable entry(const Variable& self, std::int64_t index) {
+  const std::int64_t count = length_of(self);
+  if (index < -count || index >= count) throw nb::index_error("index out of range");
+  const std::int64_t at = index < 0 ? index + count : index;
+  const Shape rest(std::span(self.shape().begin() + 1, self.shape().end()));
+  if (!self.requires_grad()) return Variable(self.tensor().leading(at, at + 1).reshape(rest));
+  const CppScope scope;
+  return slice(self, 0, at, at + 1).reshape(rest);
+}
 
 /// An op that works while other Python threads may run.
 template <class R, class... Args>
@@ -65,8 +81,11 @@ void bind_tensors(nb::module_& module) {
           "__init__",
           [](Variable* self, nb::handle array) { new (self) Variable(to_tensor(array, "array")); },
           nb::sig("def __init__(self, array: typing.Any) -> None"), "array"_a,
-          "A copy of an array on the host (`__dlpack__`, the buffer protocol, numpy's interface), a number or nested "
-          "lists of numbers, which become i64 where all are whole and f32 else.")
+          "A copy on the host of an array there (`__dlpack__`, the buffer protocol, numpy's interface), of a Tensor, a "
+          "number or nested lists of numbers, which become i64 where all are whole and f32 else.")
+      .def("__len__", length_of, "The extent of axis 0; TypeError of a tensor [].")
+      .def("__getitem__", entry, "index"_a,
+           "Entry `index` of axis 0: the same memory, or a copy that the tape tracks where it requires a gradient.")
       .def_prop_ro(
           "shape",
           [](const Variable& self) {
@@ -90,22 +109,18 @@ void bind_tensors(nb::module_& module) {
       .def(
           "__dlpack_device__",
           [](const Variable& self) { return exchange(self.tensor()).attr("__dlpack_device__")(); },
-          nb::sig("def __dlpack_device__(self) -> tuple[int, int]"), "The kind of device and its number, as DLPack says.")
+          nb::sig("def __dlpack_device__(self) -> tuple[int, int]"),
+          "The kind of device and its number, as DLPack says.")
       .def(
           "__array__",
-          [](const Variable& self, const nb::kwargs& options) {
-            const nb::module_ numpy = nb::module_::import_("numpy");
-            return numpy.attr("asarray")(exchange(self.tensor().to(Device::cpu)), **options);
-          },
-          nb::sig("def __array__(self, **options: typing.Any) -> typing.Any"), "As numpy().")
+          [](const Variable& self, nb::handle dtype, nb::handle copy) { return to_numpy(self.tensor(), dtype, copy); },
+          nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> typing.Any"),
+          "dtype"_a = nb::none(), "copy"_a = nb::none(), "As numpy().")
       .def(
-          "numpy",
-          [](const Variable& self) {
-            return nb::module_::import_("numpy").attr("asarray")(exchange(self.tensor().to(Device::cpu)));
-          },
+          "numpy", [](const Variable& self) { return to_numpy(self.tensor()); },
           nb::sig("def numpy(self) -> typing.Any"),
-          "An array of numpy over the same memory; a copy where the tensor is on a GPU. numpy has no bf16: `to(\"f32\")` "
-          "first.")
+          "An array of numpy over the same memory; a copy where the tensor is on a GPU. Raises Error for bf16, which "
+          "numpy lacks: `to(\"f32\")` first.")
       .def(
           "torch",
           [](const Variable& self) {

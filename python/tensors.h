@@ -18,6 +18,9 @@ void bind_ops(nanobind::module_& module);
 
 /// The memory of a tensor as an object with `__dlpack__` and the buffer protocol, which keeps it alive.
 nanobind::object exchange(const Tensor& tensor);
+/// An array of numpy over the memory of a tensor, or over a copy where it is on a GPU. Refuses bf16.
+nanobind::object to_numpy(const Tensor& tensor, nanobind::handle dtype = nanobind::none(),
+                          nanobind::handle copy = nanobind::none());
 /// Refuses names of types that arrays do not have.
 DType type_named(const std::string& name);
 
@@ -26,7 +29,7 @@ DType type_named(const std::string& name);
 /// that Lacuna lacks become i64, and bool u8.
 Tensor to_tensor(nanobind::handle array, const std::string& name);
 
-/// Type and shape of an array on the host, without a copy.
+/// Type and shape of what `to_tensor` would make of an array.
 std::pair<DType, Shape> described(nanobind::handle array, const std::string& name);
 
 /// A sample's tensor of `field` from an array: of its shape, and of its type or one that converts to it without loss of

@@ -16,7 +16,7 @@ command = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "lacun
 
 
 def _plain(value: Any) -> Any:
-    """What JSON lacks: paths, and the numbers and arrays of numpy and torch."""
+    """Paths, and the numbers and arrays of numpy and torch, which JSON lacks."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "tolist"):
@@ -108,6 +108,10 @@ class Given:
         if loss is not None:
             if not callable(loss):
                 raise _core.Error(f"loss: expected a function of outputs and targets, got {type(loss).__name__}")
+            task = self.changes.get("task", {})
+            named = self.changes.get("task.name", task.get("name") if isinstance(task, Mapping) else task)
+            if named not in (None, "python"):
+                raise _core.Error(f"loss: expected no task beside it, got task.name={named}")
             self.changes["task.name"] = "python"
 
     def words(self) -> list[str]:

@@ -60,7 +60,8 @@ def plan(config: Config = None, /, *, policies: Sequence[str] | None = None, tim
     Raises Error for keys and values that are wrong, and where no plan fits `memory.budget`.
     """
     given = Given(config, changes, validation, loss)
-    words = given.words() + _options(policies=",".join(policies) if policies else None)
+    compared = [policies] if isinstance(policies, str) else policies
+    words = given.words() + _options(policies=",".join(compared) if compared else None)
     page = ""
     if in_notebook() if timeline is None else timeline:
         plans, text, page = _with_page("plan", [*words, "--timeline"], given)
@@ -136,7 +137,7 @@ class _Lines(Listener):
         self.said = ""
 
     def print(self, text: str) -> None:
-        self.values += map(json.loads, text.splitlines())
+        self.values += map(json.loads, filter(None, text.split("\n")))
 
     def warn(self, text: str) -> None:
         self.said += in_python(text)
@@ -200,8 +201,8 @@ def generate(model: PathLike | Run, prompts: str | Sequence[str], /, *, chat: bo
 
 def export(model: PathLike | Run, out: PathLike, /, *, format: str | None = None, dtype: str | None = None,
            base: PathLike | None = None, adapter: bool = False) -> dict[str, Any]:  # fmt: skip
-    """Writes a model as a folder of timm or transformers (format), or its adapter alone as one of PEFT. Returns what was
-    written.
+    """Writes a model as a folder of timm or transformers (format), or its adapter alone as one of PEFT. Returns what
+    was written.
 
     out: a folder that does not exist; dtype: `f32`, `bf16` or `f16`; base: where the base of an adapter lies now.
     """
@@ -227,7 +228,7 @@ def report(runs: PathLike | Run | Sequence[PathLike | Run], output: PathLike | N
     """Draws runs, finished or not, as one page: a file, which notebooks show. output: where, by default report.html in
     the folder of a single run, or here."""
     _, text = run("report", [*_folders(runs), *_options(output=output)])
-    return Report(text.splitlines()[-1])
+    return Report(text.rstrip("\n").split("\n")[-1])
 
 
 def page_of_runs(runs: PathLike | Run | Sequence[PathLike | Run]) -> str:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 
 _names = {"eval": "evaluate"}
 _call = re.compile(r"`lacuna (train|eval|predict|generate|export|sweep|report|plan|explain)((?: [^`]*)?)`")
-_option = re.compile(r"(?<![\w`-])--([a-z][a-z-]+)")
+_option = re.compile(r"(?<![\w`/-])--([a-z][a-z-]+)(?![\w/]|\.\w)")
+
+
+def _literal(value: str) -> str:
+    """A value of the command line in Python: JSON, or text."""
+    try:
+        return repr(json.loads(value, parse_constant=str))
+    except ValueError:
+        return repr(value)
 
 
 def _in_python(match: re.Match[str]) -> str:
@@ -25,14 +34,14 @@ def _in_python(match: re.Match[str]) -> str:
                 arguments.append(f"{option}=True")
             option = word[2:].replace("-", "_")
         elif option:
-            arguments.append(f"{option}={word!r}")
+            arguments.append(f"{option}={_literal(word)}")
             option = ""
         elif word.split("=")[0].isidentifier() and "=" in word:
             key, value = word.split("=", 1)
-            arguments.append(f"{key}={value!r}")
+            arguments.append(f"{key}={_literal(value)}")
         elif "=" in word:
             key, value = word.split("=", 1)
-            arguments.append(f"**{{{key!r}: {value!r}}}")
+            arguments.append(f"**{{{key!r}: {_literal(value)}}}")
         else:
             arguments.append(repr(word))
     if option:

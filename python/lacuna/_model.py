@@ -44,17 +44,17 @@ class Model:
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
-        """What a sample has: `name`, `kind`, `dtype` and `shape`; of texts the shape is the longest one."""
+        """Arrays of a sample: `name`, `kind`, `dtype` and `shape`; of texts the shape is the longest one."""
         return self._core.inputs
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """By name, without a copy: what is written into their arrays is in the model."""
+        """Parameters by name, without a copy: numbers written into their arrays are in the model."""
         return self._core.parameters
 
     @property
     def buffers(self) -> dict[str, Tensor]:
-        """What is saved and not trained, as running means; as `parameters`."""
+        """Arrays that are saved and not trained, as running means; as `parameters`."""
         return self._core.buffers
 
     def save(self, folder: str | os.PathLike[str], *, format: str = "", dtype: str = "f32") -> dict[str, Any]:

@@ -15,7 +15,7 @@ def in_notebook() -> bool:
 
 
 class Html:
-    """What a notebook shows as it is."""
+    """Text that a notebook shows as HTML."""
 
     def __init__(self, text: str) -> None:
         self._text = text

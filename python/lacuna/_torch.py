@@ -25,7 +25,7 @@ def _library_of(model: Any) -> str:
 
 
 def _config_of(model: Any) -> dict[str, Any]:
-    """What the model's library would write into config.json."""
+    """The config.json that the model's library would write."""
     if _library_of(model) == "transformers":
         return {**json.loads(model.config.to_json_string()), "architectures": [type(model).__name__]}
     if model.num_classes == 0:
@@ -74,7 +74,8 @@ def to_torch(model: Model, into: Any = None) -> Any:
     """A model of timm or transformers with a copy of the weights, in evaluation mode; into: one to set in its place.
 
     The library is that of `into`, else the one that the model came from, else timm for images and transformers for
-    texts. A model of transformers is made by `from_pretrained`. Raises Error, with the names that differ, where `into` is another model.
+    texts. A model of transformers is made by `from_pretrained`. Raises Error, with the names that differ, where `into`
+    is another model.
     """
     library = model._library if into is None else _library_of(into)
     state = {name: tensor.torch().clone() for name, tensor in model.state(library).items()}
@@ -84,7 +85,8 @@ def to_torch(model: Model, into: Any = None) -> Any:
         made, differences = _set_timm(model, into, state)
     if differences:
         kind = _kind(made if into is None else into)
-        raise _core.Error(f"into: expected the model {model.name}, got {kind}: " + "; ".join(differences[:8]))
+        more = f"; and {len(differences) - 8} more" if len(differences) > 8 else ""
+        raise _core.Error(f"into: expected the model {model.name}, got {kind}: " + "; ".join(differences[:8]) + more)
     return made.eval()
 
 
@@ -113,7 +115,8 @@ def _set_timm(model: Model, into: Any, state: dict[str, Any]) -> tuple[Any, list
         config = model.config("timm")
         timm = importlib.import_module("timm")
         if not timm.is_model(config["architecture"]):
-            raise _core.Error(f"timm has no architecture {config['architecture']}: to_torch(model, into=…) sets a model")
+            missing = config["architecture"]
+            raise _core.Error(f"timm has no architecture {missing}: to_torch(model, into=…) sets a model")
         arguments = config.get("model_args", {})
         into = timm.create_model(config["architecture"], num_classes=config["num_classes"], **arguments)
     theirs = into.state_dict()

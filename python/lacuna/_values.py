@@ -1,4 +1,4 @@
-"""What the functions return. Notebooks show it as tables and as the pages of `lacuna report`."""
+"""Results of the functions. Notebooks show them as tables and as the pages of `lacuna report`."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Plan(_Figures):
     """The memory of training, in bytes by purpose, as items and as attributes. Each purpose is at its own highest;
     `peak` is their highest sum in a step.
 
-    `json` holds all that `lacuna plan --json` writes, as `saved_by_path` and `peak_in_training`, which counts evaluations
-    and batches that are prepared ahead.
+    `json` holds all that `lacuna plan --json` writes, as `saved_by_path` and `peak_in_training`, which counts
+    evaluations and batches that are prepared ahead.
     """
 
     parameters: int
@@ -168,7 +168,8 @@ class Run:
     def history(self) -> list[dict[str, Any]]:
         """A dictionary for each step and, with `val_loss`, for each evaluation (metrics.jsonl). Raises
         FileNotFoundError where the folder holds no run."""
-        return [json.loads(line) for line in _read(os.path.join(self.folder, "metrics.jsonl")).splitlines()]
+        lines = _read(os.path.join(self.folder, "metrics.jsonl")).split("\n")
+        return [json.loads(line) for line in lines if line]
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -186,7 +187,8 @@ class Run:
         if not os.path.exists(os.path.join(self.folder, "metrics.jsonl")):
             return html.escape(repr(self))
         evaluations = [line for line in self.history if "val_loss" in line]
-        titles = [key for key, value in evaluations[-1].items() if isinstance(value, (int, float))] if evaluations else []
+        last = evaluations[-1] if evaluations else {}
+        titles = [key for key, value in last.items() if isinstance(value, (int, float))]
         cells = [[f"{line[key]:.6g}" if key in line else "" for key in titles] for line in evaluations]
         table = html_table(titles, cells) if evaluations else ""
         return html.escape(repr(self)) + table + html_page(page_of_runs([self]))

@@ -42,6 +42,7 @@ def test_changes_are_keys_of_the_command_line(small):
     assert lacuna.plan(model="resnet18").json["model"] == "resnet18"
     keep, exact = lacuna.plan(small, policies=["keep", "exact"])
     assert keep.saved > exact.saved
+    assert [plan.saved for plan in lacuna.plan(small, policies="keep")] == [keep.saved]
 
 
 def test_explain_lists_what_is_saved(small):
@@ -104,6 +105,17 @@ def test_an_interrupt_saves(small, tmp_path):
     assert lacuna.Run(tmp_path).metrics["steps"] >= seen[-1]
 
 
+def test_a_callback_has_the_signals_of_its_thread(small, tmp_path):
+    seen = []
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        lacuna.train(small, on_epoch=lambda line: seen.append(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+                     output={"dir": tmp_path})  # fmt: skip
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert seen == [before | {signal.SIGUSR1}]
+
+
 def test_other_threads_run_meanwhile(small, tmp_path):
     ticks = []
     done = threading.Event()
@@ -142,6 +154,9 @@ def test_messages_name_arguments():
 
     text = "`lacuna train --resume runs/a data.broken=skip epochs=3` goes on; --max-length is for texts"
     assert in_python(text) == (
-        "`lacuna.train(resume='runs/a', **{'data.broken': 'skip'}, epochs='3')` goes on; max_length= is for texts"
+        "`lacuna.train(resume='runs/a', **{'data.broken': 'skip'}, epochs=3)` goes on; max_length= is for texts"
     )
+    assert in_python("`lacuna predict RUN --top 5 pairs=true`") == "`lacuna.predict('RUN', top=5, pairs=True)`"
+    for path in ("/tmp/--epochs/none.yaml", "--epochs/none.yaml", "--epochs.yaml"):
+        assert in_python(f"cannot read {path}") == f"cannot read {path}"
     assert in_python("`lacuna eval RUN`, `lacuna models`") == "`lacuna.evaluate('RUN')`, `lacuna models`"

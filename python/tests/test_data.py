@@ -1,3 +1,5 @@
+import types
+
 import lacuna
 import pytest
 
@@ -51,6 +53,33 @@ def test_samples_that_do_not_fit_are_refused(model, tmp_path):
     other[5] = {"images": other[4]["images"]}
     refused(r"validation\[5\].*labels", data=good, validation=other)
     refused("dictionary", data=[1, 2, 3], validation=good)
+    refused(r"data\[0\].*7", data=[{7: 1}] * 32, validation=good)
+
+
+def test_samples_are_mappings(model):
+    def saved(rows):
+        return lacuna.plan(model, data=rows, validation=rows, batch_size=32).saved
+
+    assert saved([types.MappingProxyType(row) for row in Rows(64, 0)]) == saved(Rows(64, 0))
+
+
+def test_a_sample_may_come_from_a_model_and_from_no_command(model, tmp_path):
+    first = lacuna.train(model, data=Rows(64, 0), validation=Rows(32, 1), epochs=1, batch_size=32, progress=False,
+                         output={"dir": tmp_path / "first"})  # fmt: skip
+    teacher, calls = lacuna.Model(first), []
+
+    class Taught(Rows):
+        def __getitem__(self, index):
+            row = super().__getitem__(index)
+            logits = teacher(images=row["images"][None] / numpy.float32(255))["logits"].numpy()
+            if len(calls) == 40:
+                lacuna.plan(model, data=Rows(64, 0), validation=Rows(32, 1))
+            calls.append(0)
+            return {**row, "labels": int(logits[0].argmax())}
+
+    with pytest.raises(lacuna.Error, match="plan"):
+        lacuna.train(model, data=Taught(64, 0), validation=Rows(32, 1), epochs=1, batch_size=32, progress=False,
+                     output={"dir": tmp_path / "second"})  # fmt: skip
 
 
 def test_what_a_sequence_raises_arrives(model, tmp_path):
@@ -76,6 +105,18 @@ def test_a_loss_of_ones_own_is_trained_by(model, tmp_path):
     assert own.metrics["val_loss"] == usual.metrics["val_loss"]
     assert own.metrics["val_objective"] == pytest.approx(own.metrics["val_loss"])
     assert lacuna.plan(model, data=Rows(64, 0), validation=Rows(64, 1), loss=loss, batch_size=32).saved > 0
+
+
+def test_a_loss_stands_in_for_the_task(small):
+    def loss(outputs, targets):
+        return lacuna.ops.cross_entropy(outputs["logits"], targets["labels"])
+
+    for named in ({"task": {"label_smoothing": 0.1, "name": "classification"}}, {"task": "classification"},
+                  {"task.name": "classification"}):  # fmt: skip
+        with pytest.raises(lacuna.Error, match="task.*classification"):
+            lacuna.plan(small, loss=loss, **named)
+    assert lacuna.plan({**small, "task": {"name": "classification"}}, loss=loss).saved > 0
+    assert lacuna.plan(small, loss=loss, task={"name": "python"}).saved > 0
 
 
 def test_a_loss_has_one_element(model, tmp_path):

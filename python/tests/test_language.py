@@ -12,7 +12,7 @@ def test_generate_goes_on_with_texts(decoder):
 
 
 def test_predict_goes_through_texts(decoder):
-    texts = ["hello there", "once"]
+    texts = ["hello there", "once", "new\u2028line", "next\u0085line"]
     assert [line["text"] for line in lacuna.predict(decoder, texts)] == texts
     with pytest.raises(lacuna.Error):
         lacuna.predict(decoder / "nowhere", texts)

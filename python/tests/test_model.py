@@ -1,3 +1,5 @@
+import threading
+
 import lacuna
 import pytest
 
@@ -43,6 +45,55 @@ def test_forward_takes_arrays_by_name(run):
         model(images=images.transpose(0, 3, 1, 2).copy())
     with pytest.raises(lacuna.Error, match="f32.*u8"):
         model(images=images.astype("u1"))
+    for other in (3, numpy.array(3.0), {"images": images}, {3}):
+        with pytest.raises(lacuna.Error, match="images"):
+            model(images=other)
+    assert model(images=lacuna.Tensor(images))["logits"].tolist() == model(images=images)["logits"].tolist()
+
+
+def test_tensors_of_plans_have_no_values(run, small):
+    model = lacuna.Model(run)
+
+    def loss(outputs, targets):
+        if outputs["logits"].device == "meta":
+            for read in (lacuna.Tensor, lambda tensor: model(images=[tensor]), lambda tensor: tensor.numpy()):
+                with pytest.raises(lacuna.Error, match="meta"):
+                    read(outputs["logits"])
+        return lacuna.ops.cross_entropy(outputs["logits"], targets["labels"])
+
+    assert lacuna.plan(small, loss=loss).saved > 0
+
+
+def test_an_entry_has_a_gradient(small, tmp_path):
+    def loss(outputs, targets):
+        logits = outputs["logits"]
+        if logits.requires_grad:
+            assert logits[0].requires_grad and logits[0].shape == logits.shape[1:]
+        return lacuna.ops.cross_entropy(logits, targets["labels"])
+
+    lacuna.train(small, loss=loss, output={"dir": tmp_path / "run"}, progress=False)
+
+
+def test_a_model_waits_for_the_run_of_another_thread(run, small, tmp_path):
+    model, order = lacuna.Model(run), []
+    images = numpy.zeros((1, 16, 16, 3), "f")
+    begun, waits = threading.Event(), threading.Event()
+
+    def step(line):
+        model(images=images)  # in the turn of the run
+        order.append(line["step"])
+        begun.set()
+        waits.wait()
+
+    changes = {"on_step": step, "output": {"dir": tmp_path / "other"}, "progress": False}
+    run = threading.Thread(target=lacuna.train, args=(small,), kwargs=changes)
+    run.start()
+    begun.wait()
+    waits.set()
+    model(images=images)
+    order.append("model")
+    run.join()
+    assert order == [1, 2, 3, 4, "model"]
 
 
 def test_a_model_is_saved_as_it_is_now(run, tmp_path):

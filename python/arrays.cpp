@@ -179,8 +179,7 @@ DType type_of(const HostArray& array, const std::string& name) {
   const bool is_whole = type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Int) ||
                         type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::UInt);
   if (!is_whole || type.lanes != 1 || (type.bits != 8 && type.bits != 16 && type.bits != 32))
-    reject("{}: expected an array of f32, bf16, f16, f64, bool, i64 or integers of 8, 16 or 32 bits, "
-           "got another type of {} bits",
+    reject("{}: expected f32, bf16, f16, f64, bool, i64 or integers of 8, 16 or 32 bits, got another type of {} bits",
            name, static_cast<int>(type.bits));
   return DType::i64;
 }

@@ -23,7 +23,9 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"expected numbers, texts, lists and dictionaries in a configuration, got {type(value).__name__}")
+    kind = type(value).__name__
+    advice = ": save the model, and give model={'from': folder}" if hasattr(value, "save") or hasattr(value, "state_dict") else ""
+    raise TypeError(f"expected numbers, texts, lists and dictionaries in a configuration, got {kind}{advice}")
 
 
 def word(key: str, value: Any) -> str:

@@ -77,8 +77,8 @@ std::vector<std::string> offences(const std::map<std::string, std::set<std::stri
 /// Fields of samples are found by kind elsewhere.
 const std::set<std::string> names_of_fields{R"("images")", R"("tokens")", R"("labels")"};
 
-/// The files that name fields: data sets and their bases of texts and of graphs, the bases of model families, tasks, and the names of
-/// kinds. `models/folders` names keys and heads of other libraries.
+/// The files that name fields: data sets and their bases of texts and of graphs, the bases of model families, tasks,
+/// and the names of kinds. `models/folders` names keys and heads of other libraries.
 const std::set<std::string> may_name_fields{"data/sets",
                                             "data/text",
                                             "data/graphs",

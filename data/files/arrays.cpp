@@ -31,7 +31,7 @@ T number_at(std::string_view bytes, std::size_t at, const std::string& origin) {
   return value;
 }
 
-/// What stands behind `key` in the dictionary of a header, up to `end`.
+/// The text behind `key` in the dictionary of a header, up to `end`.
 std::string_view value_of(std::string_view header, std::string_view key, std::string_view end,
                           const std::string& origin) {
   const std::size_t found = header.find(key);

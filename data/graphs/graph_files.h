@@ -11,7 +11,7 @@
 
 namespace lacuna {
 
-/// Of a text, once decompressed.
+/// The longest text that is read, once decompressed.
 inline constexpr std::int64_t most_graph_bytes = std::int64_t{1} << 36;
 
 /// The nodes over which features get mean 0 and variance 1.

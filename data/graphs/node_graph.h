@@ -41,7 +41,7 @@ struct NodeGraph {
   std::vector<std::string> classes;   // names
 };
 
-/// What is known of a graph before it is read or drawn.
+/// The sizes of a graph, known before it is read or drawn.
 struct NodeGraphShape {
   std::int64_t nodes = 0, edges = 0, features = 0, classes = 0;  // edges: with loops
   std::int64_t counted = 0;                                      // nodes of the split

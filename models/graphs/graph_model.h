@@ -1,4 +1,4 @@
-// What graph networks share: options, inputs, and how a batch becomes a graph.
+// The parts that graph networks share: options, inputs, and how a batch becomes a graph.
 #pragma once
 
 #include "models/hyper_parameters.h"

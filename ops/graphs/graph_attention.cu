@@ -47,7 +47,7 @@ struct EdgeWeights {
   LACUNA_DEVICE float weight(float raw_score, std::int64_t target) const {
     return math::exp(score(raw_score) - what.normalizers[target * what.heads + head]);
   }
-  /// What dropout multiplies the weight by.
+  /// The factor of dropout of a weight.
   LACUNA_DEVICE float factor(std::int64_t target, std::int64_t source) const {
     if (what.dropped_below == 0) return 1.0F;
     const std::int64_t draws = (what.heads + 3) / 4, first = (target * what.of.nodes + source) * draws;

@@ -1,4 +1,4 @@
-// What each device computes for attention over edges.
+// The kernels of attention over edges.
 #pragma once
 
 #include "core/kernel.h"

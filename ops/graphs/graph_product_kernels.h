@@ -1,4 +1,4 @@
-// What each device computes for the sums over neighbours.
+// The kernels of sums over neighbours.
 #pragma once
 
 #include "core/kernel.h"

@@ -12,6 +12,7 @@ Conv2d::Conv2d(Module& parent, std::string_view name, std::int64_t in, std::int6
       stride_(options.stride),
       padding_(options.padding),
       groups_(options.groups),
+      same_(options.same),
       weight_(*this, "weight", {out, in / options.groups, options.kernel, options.kernel},
               options.init.weight ? options.init.weight
                                   : init::torch_default(in / options.groups * options.kernel * options.kernel)) {
@@ -31,20 +32,22 @@ Variable Conv2d::forward(Variable x) const {
 }
 
 Variable Conv2d::forward_alone(Variable x) const {
-  const bool depthwise = groups_ == weight_.shape()[0] && groups_ == x.shape()[3] && groups_ > 1 && stride_ == 1 &&
-                         DepthwiseConv2d::computes(weight_.shape()[2], padding_);
+  const std::int64_t height = x.shape()[1], width = x.shape()[2];
+  const Padding padding = same_ ? same_padding(height, width, kernel(), stride_) : Padding(padding_);
+  const bool depthwise = groups_ == weight_.shape()[0] && groups_ == x.shape()[3] && groups_ > 1 &&
+                         DepthwiseConv2d::computes(kernel(), stride_, padding);
   if (depthwise) {
     const DepthwiseConv2d op{
-        .padding = padding_, .kernel = weight_.shape()[2], .height = x.shape()[1], .width = x.shape()[2]};
+        .padding = padding, .kernel = kernel(), .stride = stride_, .height = height, .width = width};
     return apply(op, std::move(x), weight_.variable(), bias_ ? bias_->variable() : Variable());
   }
   const lacuna::Conv2d op{.stride = stride_,
-                          .padding = padding_,
+                          .padding = padding,
                           .groups = groups_,
-                          .kernel_height = weight_.shape()[2],
-                          .kernel_width = weight_.shape()[3],
-                          .height = x.shape()[1],
-                          .width = x.shape()[2]};
+                          .kernel_height = kernel(),
+                          .kernel_width = kernel(),
+                          .height = height,
+                          .width = width};
   return apply(op, std::move(x), weight_.variable(), bias_ ? bias_->variable() : Variable());
 }
 

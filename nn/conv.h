@@ -10,6 +10,7 @@ namespace lacuna::nn {
 
 struct Conv2dOptions {
   std::int64_t kernel = 1, stride = 1, padding = 0, groups = 1;
+  bool same = false;  // TensorFlow's padding, by the size of the images, in place of `padding`
   bool bias = true;
   WeightInit init = {};
   bool takes_few_bits = true;  // whether the weight may be in few bits while it is frozen
@@ -28,11 +29,13 @@ class Conv2d final : public Adaptable {
   std::int64_t kernel() const { return weight_.shape()[2]; }
   std::int64_t stride() const { return stride_; }
   std::int64_t padding() const { return padding_; }
+  bool same() const { return same_; }
   std::int64_t groups() const { return groups_; }
   const Parameter& weight() const override { return weight_; }
 
  private:
   std::int64_t stride_, padding_, groups_;
+  bool same_;
   Parameter weight_;
   std::optional<Parameter> bias_;
 };

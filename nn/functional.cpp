@@ -47,6 +47,9 @@ Variable relu(Variable x) { return apply(Relu{}, std::move(x)); }
 Variable gelu(Variable x) { return apply(Gelu{}, std::move(x)); }
 Variable gelu_tanh(Variable x) { return apply(Gelu(Gelu::Form::tanh), std::move(x)); }
 Variable silu(Variable x) { return apply(Silu{}, std::move(x)); }
+Variable hard_swish(Variable x) { return apply(HardSwish{}, std::move(x)); }
+Variable hard_sigmoid(Variable x) { return apply(HardSigmoid{}, std::move(x)); }
+Variable relu6(Variable x) { return apply(Relu6{}, std::move(x)); }
 Variable sigmoid(Variable x) { return apply(Sigmoid{}, std::move(x)); }
 Variable tanh(Variable x) { return apply(Tanh{}, std::move(x)); }
 Variable elu(Variable x) { return apply(Elu{}, std::move(x)); }

@@ -24,6 +24,12 @@ Variable relu(Variable x);
 Variable gelu(Variable x);
 Variable gelu_tanh(Variable x);
 Variable silu(Variable x);
+/// x·min(max(x + 3, 0), 6) / 6.
+Variable hard_swish(Variable x);
+/// min(max(x + 3, 0), 6) / 6.
+Variable hard_sigmoid(Variable x);
+/// min(max(x, 0), 6).
+Variable relu6(Variable x);
 Variable sigmoid(Variable x);
 Variable tanh(Variable x);
 /// x, and e^x - 1 below 0.

@@ -61,6 +61,48 @@ struct SiluBackward {
     return dy * s * (T(1) + x * (T(1) - s));
   }
 };
+/// x·r(x) with r(x) = min(max(x + 3, 0), 6) / 6.
+struct HardSwish {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return x <= T(-3) ? T(0) : x >= T(3) ? x : x * (x + T(3)) / T(6);
+  }
+};
+/// The slope is 0 at -3 and 1 at 3.
+struct HardSwishBackward {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
+    return x <= T(-3) ? T(0) : x >= T(3) ? dy : dy * (x / T(3) + T(0.5));
+  }
+};
+/// min(max(x + 3, 0), 6) / 6.
+struct HardSigmoid {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return x <= T(-3) ? T(0) : x >= T(3) ? T(1) : (x + T(3)) / T(6);
+  }
+};
+/// The slope is 0 at both ends.
+struct HardSigmoidBackward {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
+    return x <= T(-3) || x >= T(3) ? T(0) : dy / T(6);
+  }
+};
+/// min(max(x, 0), 6).
+struct Relu6 {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T x) const {
+    return x <= T(0) ? T(0) : x >= T(6) ? T(6) : x;  // NaN stays NaN
+  }
+};
+/// The slope is 0 at both ends.
+struct Relu6Backward {
+  template <class T>
+  LACUNA_HOST_DEVICE T operator()(T dy, T x) const {
+    return x <= T(0) || x >= T(6) ? T(0) : dy;
+  }
+};
 /// As OpenAI's CLIP has it.
 inline constexpr double quick_gelu_steepness = 1.702;
 struct QuickGelu {

@@ -16,8 +16,8 @@ ConvShape shape_of(const Conv2d& op, std::int64_t images, std::int64_t channels,
 }
 
 ConvShape checked_shape(const Conv2d& op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  expect(op.stride > 0 && op.padding >= 0 && op.groups > 0,
-         "conv2d: expected stride > 0, padding >= 0 and groups > 0, got {}, {} and {}", op.stride, op.padding,
+  expect(op.stride > 0 && op.padding.least() >= 0 && op.groups > 0,
+         "conv2d: expected stride > 0, padding >= 0 and groups > 0, got {}, {} and {}", op.stride, op.padding.least(),
          op.groups);
   expect(x.shape().rank() == 4 && x.shape()[1] == op.height && x.shape()[2] == op.width,
          "conv2d: expected images [N, {}, {}, C], got {}", op.height, op.width, x.shape());
@@ -33,9 +33,10 @@ ConvShape checked_shape(const Conv2d& op, const Tensor& x, const Tensor& weight,
          name_of(x.dtype()), name_of(type), name_of(weight.dtype()));
   expect(!bias.defined() || (bias.shape() == Shape{outputs} && bias.dtype() == type), "conv2d: bias must be {} of [{}]",
          name_of(type), outputs);
-  expect(op.kernel_height <= op.height + 2 * op.padding && op.kernel_width <= op.width + 2 * op.padding,
-         "conv2d: a kernel of {}x{} is larger than images of {}x{} with padding {}", op.kernel_height, op.kernel_width,
-         op.height, op.width, op.padding);
+  expect(op.kernel_height <= op.height + op.padding.top + op.padding.bottom &&
+             op.kernel_width <= op.width + op.padding.left + op.padding.right,
+         "conv2d: a kernel of {}x{} is larger than images of {}x{} with padding {}, {}, {} and {}", op.kernel_height,
+         op.kernel_width, op.height, op.width, op.padding.top, op.padding.left, op.padding.bottom, op.padding.right);
   return shape_of(op, x.shape()[0], channels, outputs);
 }
 

@@ -33,8 +33,8 @@ bool is_product(const ConvShape& s) {
 
 /// The windows of a forward pass.
 cuda::GatherRows windows_of(const ConvShape& s) {
-  return {.down = {s.height, s.out_height(), s.kernel_height, -s.padding, s.stride, 1},
-          .across = {s.width, s.out_width(), s.kernel_width, -s.padding, s.stride, 1},
+  return {.down = {s.height, s.out_height(), s.kernel_height, -s.padding.top, s.stride, 1},
+          .across = {s.width, s.out_width(), s.kernel_width, -s.padding.left, s.stride, 1},
           .channels = s.channels,
           .groups = s.groups};
 }
@@ -75,15 +75,16 @@ Tensor arranged_weights(const ConvShape& s, const Tensor& weight, DType dtype) {
 }
 
 /// The convolution by cuDNN, if it has a plan. It is not asked if windows lie side by side: images are then the rows of
-/// a product, or nearly so. Nor in f32, for which its plans in NHWC take the memory of whole copies of the images, or
-/// round to TF32.
+/// a product, or nearly so. Nor with more zeros on one side than on the other. Nor in f32, for which its plans in NHWC
+/// take the memory of whole copies of the images, or round to TF32.
 class Cudnn {
  public:
   Cudnn(Device device, cuda::ConvolutionPass pass, DType dtype, const ConvShape& s)
       : device_(device), what_{pass, dtype, s} {
     const bool side_by_side =
         s.groups == 1 && s.padding == 0 && s.kernel_height == s.stride && s.kernel_width == s.stride;
-    has_plan_ = uses_cudnn() && dtype != DType::f32 && !side_by_side && cuda::has_plan(device.index, what_);
+    has_plan_ = uses_cudnn() && dtype != DType::f32 && !side_by_side && s.padding.is_symmetric() &&
+                cuda::has_plan(device.index, what_);
   }
   bool has_plan() const { return has_plan_; }
   void run(const Tensor& first, const Tensor& second, const Tensor& result) const {
@@ -126,12 +127,13 @@ struct Rest {
   cuda::TapAxis taps;
   cuda::WindowAxis windows;  // of dy around each of these pixels
 
-  Rest(std::int64_t rest, std::int64_t extent, std::int64_t out_extent, std::int64_t kernel, const ConvShape& s)
-      : pixels{extent, (extent - rest + s.stride - 1) / s.stride, rest, s.stride} {
-    const std::int64_t first = (rest + s.padding) % s.stride;
-    const std::int64_t count = first < kernel ? (kernel - first + s.stride - 1) / s.stride : 0;
-    taps = {kernel, count, first, s.stride};
-    windows = {out_extent, pixels.pixels, count, (rest + s.padding - first) / s.stride, 1, -1};
+  Rest(std::int64_t rest, std::int64_t extent, std::int64_t out_extent, std::int64_t kernel, std::int64_t padding,
+       std::int64_t stride)
+      : pixels{extent, (extent - rest + stride - 1) / stride, rest, stride} {
+    const std::int64_t first = (rest + padding) % stride;
+    const std::int64_t count = first < kernel ? (kernel - first + stride - 1) / stride : 0;
+    taps = {kernel, count, first, stride};
+    windows = {out_extent, pixels.pixels, count, (rest + padding - first) / stride, 1, -1};
   }
 };
 
@@ -196,8 +198,9 @@ void input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& weight, 
     return input_gradient_by_cudnn(cudnn, s, dy, weight, dx, add);
   for (std::int64_t row = 0; row < std::min(s.stride, s.height); ++row)
     for (std::int64_t column = 0; column < std::min(s.stride, s.width); ++column)
-      input_gradient_of(s, Rest(row, s.height, s.out_height(), s.kernel_height, s),
-                        Rest(column, s.width, s.out_width(), s.kernel_width, s), dy, weight, dx, add);
+      input_gradient_of(s, Rest(row, s.height, s.out_height(), s.kernel_height, s.padding.top, s.stride),
+                        Rest(column, s.width, s.out_width(), s.kernel_width, s.padding.left, s.stride), dy, weight, dx,
+                        add);
 }
 
 /// dweight (+)= matrix [outputs, taps, channels of a group].

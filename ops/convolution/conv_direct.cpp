@@ -6,10 +6,9 @@
 namespace lacuna::direct {
 namespace {
 
-/// Calls `f(position, tap)` for the taps of the window at output `out` whose position is in [0, extent).
+/// Calls `f(position, tap)` for the taps of a window that begins at `first` whose position is in [0, extent).
 template <class F>
-void for_taps(std::int64_t out, std::int64_t kernel, std::int64_t extent, const ConvShape& s, F&& f) {
-  const std::int64_t first = out * s.stride - s.padding;
+void for_taps(std::int64_t first, std::int64_t kernel, std::int64_t extent, F&& f) {
   for (std::int64_t tap = std::max<std::int64_t>(0, -first); tap < std::min(kernel, extent - first); ++tap)
     f(first + tap, tap);
 }
@@ -23,8 +22,8 @@ void for_products(const ConvShape& s, std::int64_t image, std::int64_t output, F
   for (std::int64_t i = 0; i < s.out_height(); ++i)
     for (std::int64_t j = 0; j < s.out_width(); ++j) {
       const std::int64_t to = ((image * s.out_height() + i) * s.out_width() + j) * s.outputs + output;
-      for_taps(i, s.kernel_height, s.height, s, [&](std::int64_t h, std::int64_t p) {
-        for_taps(j, s.kernel_width, s.width, s, [&](std::int64_t w, std::int64_t q) {
+      for_taps(i * s.stride - s.padding.top, s.kernel_height, s.height, [&](std::int64_t h, std::int64_t p) {
+        for_taps(j * s.stride - s.padding.left, s.kernel_width, s.width, [&](std::int64_t w, std::int64_t q) {
           const std::int64_t from = ((image * s.height + h) * s.width + w) * s.channels + group * inner;
           f(from, output * inner * area + p * s.kernel_width + q, to);
         });

@@ -117,7 +117,7 @@ std::vector<std::int64_t> taps_reaching(const ConvShape& s, std::int64_t row_res
   std::vector<std::int64_t> taps;
   for (std::int64_t p = 0; p < s.kernel_height; ++p)
     for (std::int64_t q = 0; q < s.kernel_width; ++q)
-      if ((row_rest + s.padding - p) % s.stride == 0 && (column_rest + s.padding - q) % s.stride == 0)
+      if ((row_rest + s.padding.top - p) % s.stride == 0 && (column_rest + s.padding.left - q) % s.stride == 0)
         taps.push_back(p * s.kernel_width + q);
   return taps;
 }
@@ -170,8 +170,8 @@ void gradient_of_input(const ConvShape& s, const Tensor& dy, const Tensor& weigh
         const float* const from = dy.data<float>() + image * s.out_height() * s.out_width() * s.outputs;
         for (std::size_t t = 0; t < taps.size(); ++t) {
           // Both differences are multiples of the stride, so that a negative one stays negative.
-          const std::int64_t i = (h + s.padding - taps[t] / s.kernel_width) / s.stride;
-          const std::int64_t j = (w + s.padding - taps[t] % s.kernel_width) / s.stride;
+          const std::int64_t i = (h + s.padding.top - taps[t] / s.kernel_width) / s.stride;
+          const std::int64_t j = (w + s.padding.left - taps[t] % s.kernel_width) / s.stride;
           const bool inside = i >= 0 && i < s.out_height() && j >= 0 && j < s.out_width();
           f(t, inside ? from + (i * s.out_width() + j) * s.outputs : nullptr);
         }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/kernel.h"
+#include "ops/convolution/padding.h"
 
 #include <compare>
 #include <cstdint>
@@ -15,10 +16,12 @@ class Tensor;
 /// kernel_width], y [images, out_height(), out_width(), outputs].
 struct ConvShape {
   std::int64_t images, height, width, channels, outputs, kernel_height, kernel_width;
-  std::int64_t stride, padding, groups;
+  std::int64_t stride;
+  Padding padding;
+  std::int64_t groups;
 
-  std::int64_t out_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
-  std::int64_t out_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
+  std::int64_t out_height() const { return padding.rows_of(height, kernel_height, stride); }
+  std::int64_t out_width() const { return padding.columns_of(width, kernel_width, stride); }
   auto operator<=>(const ConvShape&) const = default;
 };
 

@@ -83,22 +83,23 @@ inline std::vector<std::int64_t> numbers(std::int64_t count) {
 /// Whether a row of the kernel is one tap: with few channels it is faster to pad the images first.
 inline bool is_merged(const ConvShape& s) { return s.groups == 1 && s.channels < width && s.kernel_width > 1; }
 
-/// Padded images [N, H + 2 padding, W + 2 padding, C], a workspace.
+/// Padded images [N, top + H + bottom, left + W + right, C], a workspace.
 inline Tensor padded(const ConvShape& s, const Tensor& x) {
-  const std::int64_t height = s.height + 2 * s.padding, across = s.width + 2 * s.padding;
+  const std::int64_t height = s.padding.top + s.height + s.padding.bottom,
+                     across = s.padding.left + s.width + s.padding.right;
   Tensor out = Tensor::empty({s.images, height, across, s.channels}, DType::f32, x.device(), Purpose::workspace);
   if (x.device() == Device::meta) return out;
   parallel_tasks(s.images * height, [&](std::int64_t row, int) {
-    float* to = out.data<float>() + row * across * s.channels;  // [W + 2 padding, C]
-    const std::int64_t h = row % height - s.padding;
+    float* to = out.data<float>() + row * across * s.channels;  // [left + W + right, C]
+    const std::int64_t h = row % height - s.padding.top;
     if (h < 0 || h >= s.height) {
       std::fill_n(to, across * s.channels, 0.0F);
       return;
     }
     const float* const from = x.data<float>() + (row / height * s.height + h) * s.width * s.channels;  // [W, C]
-    to = std::fill_n(to, s.padding * s.channels, 0.0F);
+    to = std::fill_n(to, s.padding.left * s.channels, 0.0F);
     to = std::copy_n(from, s.width * s.channels, to);
-    std::fill_n(to, s.padding * s.channels, 0.0F);
+    std::fill_n(to, s.padding.right * s.channels, 0.0F);
   });
   return out;
 }
@@ -116,14 +117,15 @@ struct Sources {
   void operator()(std::int64_t row, const std::vector<std::int64_t>& taps, F&& f) const {
     const std::int64_t j = row % shape.out_width(), i = row / shape.out_width() % shape.out_height();
     const std::int64_t image = row / (shape.out_width() * shape.out_height());
-    const std::int64_t border = merged ? 2 * shape.padding : 0;
-    const std::int64_t height = shape.height + border, across = shape.width + border;
+    const Padding& zeros = shape.padding;
+    const std::int64_t height = shape.height + (merged ? zeros.top + zeros.bottom : 0);
+    const std::int64_t across = shape.width + (merged ? zeros.left + zeros.right : 0);
     const float* const from = x + image * height * across * shape.channels;
     for (std::size_t t = 0; t < taps.size(); ++t) {
       const std::int64_t p = merged ? taps[t] : taps[t] / shape.kernel_width;
       const std::int64_t q = merged ? 0 : taps[t] % shape.kernel_width;
-      const std::int64_t h = i * shape.stride + p - (merged ? 0 : shape.padding);
-      const std::int64_t w = j * shape.stride + q - (merged ? 0 : shape.padding);
+      const std::int64_t h = i * shape.stride + p - (merged ? 0 : zeros.top);
+      const std::int64_t w = j * shape.stride + q - (merged ? 0 : zeros.left);
       const bool inside = h >= 0 && h < height && w >= 0 && w < across;
       f(t, inside ? from + (h * across + w) * shape.channels : nullptr);
     }

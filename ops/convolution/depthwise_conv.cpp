@@ -20,6 +20,20 @@ Tensor taps_of(const Tensor& weight, bool flipped) {
   return taps;
 }
 
+DepthwiseShape windows_of(const DepthwiseConv2d& op, std::int64_t images, std::int64_t channels) {
+  return {.images = images,
+          .height = op.height,
+          .width = op.width,
+          .channels = channels,
+          .kernel = op.kernel,
+          .stride = op.stride,
+          .spread = 1,
+          .top = op.padding.top,
+          .left = op.padding.left,
+          .out_height = op.padding.rows_of(op.height, op.kernel, op.stride),
+          .out_width = op.padding.columns_of(op.width, op.kernel, op.stride)};
+}
+
 /// Sums over images that are made beside each other.
 std::int64_t most_parts(Device device) { return device.kind == DeviceKind::cuda ? 128 : threads(); }
 
@@ -38,11 +52,13 @@ Tensor DepthwiseConv2d::forward(std::span<const Tensor> inputs) const {
          name_of(parameters), shape, w.shape(), name_of(w.dtype()));
   expect(!b.defined() || (b.shape() == Shape{shape[3]} && b.dtype() == parameters),
          "depthwise_conv2d: expected a bias [{}] in {}", shape[3], name_of(parameters));
-  expect(computes(kernel, padding) && kernel <= std::min(height, width) + 2 * padding,
-         "depthwise_conv2d: a kernel of {0}x{0} (at most 16x16) with padding {1} does not fit images of {2}x{3}",
-         kernel, padding, height, width);
-  const DepthwiseShape s{shape[0], height, width, shape[3], kernel, padding};
-  Tensor y = Tensor::empty({s.images, s.out_height(), s.out_width(), s.channels}, in.dtype(), in.device());
+  expect(computes(kernel, stride, padding) && kernel <= height + padding.top + padding.bottom &&
+             kernel <= width + padding.left + padding.right,
+         "depthwise_conv2d: a kernel of {0}x{0} (at most 16x16) with stride {1} (at most 2) and padding {2}, {3}, {4} "
+         "and {5} does not fit images of {6}x{7}",
+         kernel, stride, padding.top, padding.left, padding.bottom, padding.right, height, width);
+  const DepthwiseShape s = windows_of(*this, shape[0], shape[3]);
+  Tensor y = Tensor::empty({s.images, s.out_height, s.out_width, s.channels}, in.dtype(), in.device());
   depthwise_forward(y.device(), s, in, taps_of(w, false), b, y, false);
   return y;
 }
@@ -58,15 +74,24 @@ void DepthwiseConv2d::backward(const Tensor& dy, const Saved<DepthwiseConv2d>& s
     const std::int64_t run = std::max<std::int64_t>(in.block_rows() / pixels, 1);  // images decoded at a time
     for (std::int64_t first = 0; first < images; first += run) {
       const std::int64_t last = std::min(images, first + run);
-      const DepthwiseShape s{last - first, height, width, channels, kernel, padding};
-      depthwise_weight_sums(dy.device(), s, in.rows(first * pixels, last * pixels), dy.leading(first, last), first,
-                            sums);
+      depthwise_weight_sums(dy.device(), windows_of(*this, last - first, channels),
+                            in.rows(first * pixels, last * pixels), dy.leading(first, last), first, sums);
     }
     grads[weight] = Tensor::empty({channels, 1, kernel, kernel}, parameters, dy.device());
     depthwise_weight_gradient(dy.device(), sums, grads[weight]);
   }
   if (grads.wanted(x)) {  // dx = dy * the rotated weight
-    const DepthwiseShape s{images, dy.shape()[1], dy.shape()[2], channels, kernel, kernel - 1 - padding};
+    const DepthwiseShape s{.images = images,
+                           .height = dy.shape()[1],
+                           .width = dy.shape()[2],
+                           .channels = channels,
+                           .kernel = kernel,
+                           .stride = 1,
+                           .spread = stride,
+                           .top = kernel - 1 - padding.top,
+                           .left = kernel - 1 - padding.left,
+                           .out_height = height,
+                           .out_width = width};
     const bool add = grads[x].defined();
     if (!add) grads[x] = Tensor::empty({images, height, width, channels}, dy.dtype(), dy.device());
     depthwise_forward(dy.device(), s, dy, taps_of(saved.get<input(weight)>().whole(), true), Tensor(), grads[x], add);

@@ -17,14 +17,16 @@ struct Taps {
   }
 };
 
-/// Taps [begin, end) of a window of one axis that lie inside the image.
+/// Taps of a window of one axis that meet the image's own pixels: begin, begin + spread and so on before end. `first`:
+/// the pixel that tap `begin` meets.
 struct Inside {
-  std::int32_t begin, end;
-  LACUNA_DEVICE Inside(std::int32_t window, std::int64_t kernel, std::int64_t padding, std::int64_t extent) {
-    const auto before = static_cast<std::int32_t>(padding) - window, all = static_cast<std::int32_t>(kernel);
-    const std::int32_t left = static_cast<std::int32_t>(extent) + before;
-    begin = before < 0 ? 0 : before;
-    end = left < all ? left : all;
+  std::int32_t begin, end, first;
+  LACUNA_DEVICE Inside(std::int32_t start, const DepthwiseExtents& s, std::int64_t extent) {
+    const auto spread = static_cast<std::int32_t>(s.spread), all = static_cast<std::int32_t>(s.kernel);
+    first = start < 0 ? 0 : (start + spread - 1) / spread;
+    begin = first * spread - start;
+    const std::int32_t behind = static_cast<std::int32_t>((extent - 1) * spread + 1) - start;
+    end = behind < all ? behind : all;
   }
 };
 
@@ -42,12 +44,14 @@ struct Forward {
     if (pixel >= s.images * s.out_height * s.out_width) return;
     const std::int64_t c = block.global_thread() % units * 8, line = pixel / s.out_width;
     const auto i = static_cast<std::int32_t>(line % s.out_height), j = static_cast<std::int32_t>(pixel % s.out_width);
-    const std::int64_t first_line = line / s.out_height * s.height + i - s.padding;
-    const Inside rows(i, s.kernel, s.padding, s.height), columns(j, s.kernel, s.padding, s.width);
+    const auto stride = static_cast<std::int32_t>(s.stride), spread = static_cast<std::int32_t>(s.spread);
+    const Inside rows(i * stride - static_cast<std::int32_t>(s.top), s, s.height),
+        columns(j * stride - static_cast<std::int32_t>(s.left), s, s.width);
     Eight sum = what.bias != nullptr ? bias.at_row(0, s.channels, c) : Eight{};
-    for (std::int32_t p = rows.begin; p < rows.end; ++p)
-      for (std::int32_t q = columns.begin; q < columns.end; ++q) {
-        const Eight values = x.at_row((first_line + p) * s.width + j + q - s.padding, s.channels, c);
+    std::int64_t from = (line / s.out_height * s.height + rows.first) * s.width + columns.first;
+    for (std::int32_t p = rows.begin; p < rows.end; p += spread, from += s.width)
+      for (std::int32_t q = columns.begin, place = 0; q < columns.end; q += spread, ++place) {
+        const Eight values = x.at_row(from + place, s.channels, c);
         const Eight weights = taps.at_row(p * s.kernel + q, s.channels, c);
 #pragma unroll
         for (int k = 0; k < 8; ++k) sum[k] += values[k] * weights[k];
@@ -58,6 +62,11 @@ struct Forward {
       y.set_row(pixel, s.channels, c, sum);
   }
 };
+
+/// The first window whose tap at `offset` of its begin lies in the image.
+LACUNA_DEVICE inline std::int64_t first_window(std::int64_t offset, std::int64_t stride) {
+  return offset < 0 ? (stride - 1 - offset) / stride : 0;
+}
 
 /// A thread has eight channels of a tap of a part.
 template <class T>
@@ -71,14 +80,15 @@ struct Sums {
     const std::int64_t units = (s.channels + 7) / 8, row = block.global_thread() / units;
     if (row >= what.parts * s.kernel * s.kernel) return;
     const std::int64_t c = block.global_thread() % units * 8, part = row / (s.kernel * s.kernel);
-    const std::int64_t tap = row % (s.kernel * s.kernel), down = tap / s.kernel - s.padding,
-                       across = tap % s.kernel - s.padding;
+    const std::int64_t tap = row % (s.kernel * s.kernel), down = tap / s.kernel - s.top,
+                       across = tap % s.kernel - s.left;
     Eight sum = sums.at_row(row, s.channels, c);
     for (std::int64_t n = (part + what.parts - what.first % what.parts) % what.parts; n < s.images; n += what.parts) {
       Eight own{};
-      for (std::int64_t i = down < 0 ? -down : 0; i < s.out_height && i + down < s.height; ++i)
-        for (std::int64_t j = across < 0 ? -across : 0; j < s.out_width && j + across < s.width; ++j) {
-          const Eight values = x.at_row((n * s.height + i + down) * s.width + j + across, s.channels, c);
+      for (std::int64_t i = first_window(down, s.stride); i < s.out_height && i * s.stride + down < s.height; ++i)
+        for (std::int64_t j = first_window(across, s.stride); j < s.out_width && j * s.stride + across < s.width; ++j) {
+          const Eight values =
+              x.at_row((n * s.height + i * s.stride + down) * s.width + j * s.stride + across, s.channels, c);
           const Eight gradients = dy.at_row((n * s.out_height + i) * s.out_width + j, s.channels, c);
 #pragma unroll
           for (int k = 0; k < 8; ++k) own[k] += values[k] * gradients[k];

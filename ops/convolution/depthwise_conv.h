@@ -2,20 +2,22 @@
 #pragma once
 
 #include "core/op.h"
+#include "ops/convolution/padding.h"
 
 namespace lacuna {
 
-/// Cross-correlation of each channel with a square window of its own, stride 1, with zero padding: y[n, i, j, c] =
-/// bias[c] + Σ x[n, i + p − padding, j + q − padding, c] · weight[c, 0, p, q]. x [N, H, W, C], weight [C, 1, k, k],
-/// bias [C] or undefined; y [N, H + 2·padding − k + 1, W + 2·padding − k + 1, C]. Weight and bias are f32, or f64 if x
-/// is.
+/// Cross-correlation of each channel with a square window of its own, with zero padding: y[n, i, j, c] = bias[c] +
+/// Σ x[n, i·stride + p − top, j·stride + q − left, c] · weight[c, 0, p, q]. x [N, H, W, C], weight [C, 1, k, k], bias
+/// [C] or undefined; y [N, (H + top + bottom − k) / stride + 1, (W + left + right − k) / stride + 1, C]. Weight and
+/// bias are f32, or f64 if x is.
 struct DepthwiseConv2d {
   enum Input { x, weight, bias };
-  std::int64_t padding = 0, kernel = 1;
+  Padding padding{};
+  std::int64_t kernel = 1, stride = 1;
   std::int64_t height = 0, width = 0;  // x's
-  /// Kernels and paddings that the op computes; Conv2d computes the others.
-  static constexpr bool computes(std::int64_t kernel, std::int64_t padding) {
-    return kernel <= 16 && 0 <= padding && padding < kernel;
+  /// Windows that the op computes; Conv2d computes the others.
+  static constexpr bool computes(std::int64_t kernel, std::int64_t stride, const Padding& padding) {
+    return kernel <= 16 && (stride == 1 || stride == 2) && padding.least() >= 0 && padding.most() < kernel;
   }
   static constexpr std::string_view name = "depthwise_conv2d";
   static constexpr OpKind kind = OpKind::convolution;

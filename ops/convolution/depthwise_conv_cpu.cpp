@@ -22,8 +22,8 @@ class RowPixels {
 
   /// Pixel `column`, counted from the padded row's begin, of the row that starts at `row`.
   const T* at(const T* row, std::int64_t column) const {
-    const std::int64_t inside = column - s_.padding;
-    return inside >= 0 && inside < s_.width ? row + inside * s_.channels : zeros_.data();
+    const std::int64_t own = s_.column_at(column - s_.left);
+    return own >= 0 ? row + own * s_.channels : zeros_.data();
   }
 
  private:
@@ -31,13 +31,9 @@ class RowPixels {
   std::vector<T> zeros_;
 };
 
-/// Rows [begin, end) of the window of output row `i` that lie inside the image.
-Range rows_inside(const DepthwiseShape& s, std::int64_t i) {
-  return {std::max<std::int64_t>(s.padding - i, 0), std::min(s.kernel, s.height + s.padding - i)};
-}
-
-/// Kernels of `kernel` columns (0: as the shape says), `width` outputs at a time, `count` channels from a channel on.
-template <class T, int kernel, int width>
+/// Kernels of `kernel` columns (0: as the shape says) `stride` apart, `width` outputs at a time, `count` channels from
+/// a channel on.
+template <class T, int kernel, int stride, int width>
 class Tiles {
   using C = Compute<T>;
 
@@ -50,20 +46,21 @@ class Tiles {
                bool add) const {
     Vector<C> sums[width];
     for (Vector<C>& sum : sums) sum = bias;
-    const Range rows = rows_inside(s_, i);
-    for (std::int64_t p = rows.begin; p < rows.end; ++p) {
-      const T* const row = x + (i + p - s_.padding) * s_.width * s_.channels + channel_;
+    for (std::int64_t p = 0; p < s_.kernel; ++p) {
+      const std::int64_t own = s_.row_at(i * stride + p - s_.top);
+      if (own < 0) continue;
+      const T* const row = x + own * s_.width * s_.channels + channel_;
       Vector<C> weights[columns];
       for (int q = 0; q < window(); ++q)
         weights[q] = tile::load_as(taps + (p * s_.kernel + q) * s_.channels + channel_, count_);
       for_columns([&](auto c) {
-        const Vector<C> pixel = tile::load_as(pixels_.at(row, first + c), count_);
+        const Vector<C> pixel = tile::load_as(pixels_.at(row, first * stride + c), count_);
 #pragma GCC unroll 16
         for (int t = 0; t < width; ++t)
-          if (c >= t && c - t < window()) sums[t] += pixel * weights[c - t];
+          if (c >= t * stride && c - t * stride < window()) sums[t] += pixel * weights[c - t * stride];
       });
     }
-    for (int t = 0; t < width && first + t < s_.out_width(); ++t) {
+    for (int t = 0; t < width && first + t < s_.out_width; ++t) {
       T* const to = y + (first + t) * s_.channels + channel_;
       tile::store_as(to, add ? tile::load_as(to, count_) + sums[t] : sums[t], count_);
     }
@@ -72,18 +69,18 @@ class Tiles {
   /// Adds the products of outputs [first, first + width) of dy's row `i` with row p of their windows to `sums`
   /// [kernel].
   void weight_sums(const T* x, const T* dy, std::int64_t i, std::int64_t p, std::int64_t first, Vector<C>* sums) const {
-    const T* const row = x + (i + p - s_.padding) * s_.width * s_.channels + channel_;
-    const T* const gradients = dy + i * s_.out_width() * s_.channels + channel_;
+    const T* const row = x + s_.row_at(i * stride + p - s_.top) * s_.width * s_.channels + channel_;
+    const T* const gradients = dy + i * s_.out_width * s_.channels + channel_;
     Vector<C> gradient[width];
 #pragma GCC unroll 16
     for (int t = 0; t < width; ++t)
       gradient[t] =
-          first + t < s_.out_width() ? tile::load_as(gradients + (first + t) * s_.channels, count_) : Vector<C>{};
+          first + t < s_.out_width ? tile::load_as(gradients + (first + t) * s_.channels, count_) : Vector<C>{};
     for_columns([&](auto c) {
-      const Vector<C> pixel = tile::load_as(pixels_.at(row, first + c), count_);
+      const Vector<C> pixel = tile::load_as(pixels_.at(row, first * stride + c), count_);
 #pragma GCC unroll 16
       for (int t = 0; t < width; ++t)
-        if (c >= t && c - t < window()) sums[c - t] += pixel * gradient[t];
+        if (c >= t * stride && c - t * stride < window()) sums[c - t * stride] += pixel * gradient[t];
     });
   }
 
@@ -95,10 +92,10 @@ class Tiles {
   template <class F>
   [[gnu::always_inline]] void for_columns(const F& f) const {
     if constexpr (kernel == 0) {
-      for (int c = 0; c < width + window() - 1; ++c) f(c);
+      for (int c = 0; c < (width - 1) * stride + window(); ++c) f(c);
     } else {
       [&]<int... c>(std::integer_sequence<int, c...>) { (f(std::integral_constant<int, c>{}), ...); }
-      (std::make_integer_sequence<int, width + kernel - 1>{});
+      (std::make_integer_sequence<int, (width - 1) * stride + kernel>{});
     }
   }
 
@@ -107,32 +104,40 @@ class Tiles {
   RowPixels<T> pixels_;
 };
 
-/// Calls `f` with the tile sizes for the kernel's width.
+template <int number>
+using Constant = std::integral_constant<int, number>;
+
+/// Calls `f` with the kernel's width, the stride and the outputs of a tile.
 template <class F>
-void with_tile(std::int64_t kernel, const F& f) {
-  if (kernel == 7) return f(std::integral_constant<int, 7>{}, std::integral_constant<int, 6>{});
-  if (kernel == 3) return f(std::integral_constant<int, 3>{}, std::integral_constant<int, 8>{});
-  f(std::integral_constant<int, 0>{}, std::integral_constant<int, 2>{});
+void with_tile(const DepthwiseShape& s, const F& f) {
+  if (s.stride == 1) {
+    if (s.kernel == 7) return f(Constant<7>{}, Constant<1>{}, Constant<6>{});
+    if (s.kernel == 5) return f(Constant<5>{}, Constant<1>{}, Constant<6>{});
+    if (s.kernel == 3) return f(Constant<3>{}, Constant<1>{}, Constant<8>{});
+    return f(Constant<0>{}, Constant<1>{}, Constant<2>{});
+  }
+  if (s.kernel == 5) return f(Constant<5>{}, Constant<2>{}, Constant<4>{});
+  if (s.kernel == 3) return f(Constant<3>{}, Constant<2>{}, Constant<4>{});
+  f(Constant<0>{}, Constant<2>{}, Constant<2>{});
 }
 
 void forward(const DepthwiseShape& s, const Tensor& x, const Tensor& taps, const Tensor& bias, const Tensor& y,
              bool add) {
   with_float_type(x.dtype(), [&]<class T>(Type<T>) {
     using C = Compute<T>;
-    with_tile(s.kernel,
-              [&]<int kernel, int width>(std::integral_constant<int, kernel>, std::integral_constant<int, width>) {
-                parallel_tasks(s.images * s.out_height(), [&](std::int64_t task, std::int64_t) {
-                  const T* const image = x.data<T>() + task / s.out_height() * s.height * s.width * s.channels;
-                  T* const row = y.data<T>() + task * s.out_width() * s.channels;
-                  for (std::int64_t channel = 0; channel < s.channels; channel += lanes<C>) {
-                    const Tiles<T, kernel, width> tiles(s, channel);
-                    const Vector<C> start =
-                        bias.defined() ? tile::load_as(bias.data<C>() + channel, s.channels - channel) : Vector<C>{};
-                    for (std::int64_t first = 0; first < s.out_width(); first += width)
-                      tiles.forward(image, taps.data<C>(), start, task % s.out_height(), first, row, add);
-                  }
-                });
-              });
+    with_tile(s, [&]<int kernel, int stride, int width>(Constant<kernel>, Constant<stride>, Constant<width>) {
+      parallel_tasks(s.images * s.out_height, [&](std::int64_t task, std::int64_t) {
+        const T* const image = x.data<T>() + task / s.out_height * s.height * s.width * s.channels;
+        T* const row = y.data<T>() + task * s.out_width * s.channels;
+        for (std::int64_t channel = 0; channel < s.channels; channel += lanes<C>) {
+          const Tiles<T, kernel, stride, width> tiles(s, channel);
+          const Vector<C> start =
+              bias.defined() ? tile::load_as(bias.data<C>() + channel, s.channels - channel) : Vector<C>{};
+          for (std::int64_t first = 0; first < s.out_width; first += width)
+            tiles.forward(image, taps.data<C>(), start, task % s.out_height, first, row, add);
+        }
+      });
+    });
   });
 }
 
@@ -141,33 +146,31 @@ void weight_sums(const DepthwiseShape& s, const Tensor& x, const Tensor& dy, std
   with_float_type(x.dtype(), [&]<class T>(Type<T>) {
     using C = Compute<T>;
     const std::int64_t blocks = (s.channels + lanes<C> - 1) / lanes<C>;
-    with_tile(
-        s.kernel, [&]<int kernel, int width>(std::integral_constant<int, kernel>, std::integral_constant<int, width>) {
-          // A run shorter than the parts leaves some without an image: parts come last, and each row of the window is a
-          // task, so that every thread has a share.
-          const std::int64_t rows = s.images < parts ? 1 : s.kernel;
-          parallel_tasks(blocks * (s.kernel / rows) * parts, [&](std::int64_t task, std::int64_t) {
-            const std::int64_t part = task % parts, channel = task / parts % blocks * lanes<C>;
-            const std::int64_t top = task / parts / blocks * rows;
-            const Tiles<T, kernel, width> tiles(s, channel);
-            for (std::int64_t n = (part + parts - first % parts) % parts; n < s.images; n += parts) {
-              const T* const image = x.data<T>() + n * s.height * s.width * s.channels;
-              const T* const gradients = dy.data<T>() + n * s.out_height() * s.out_width() * s.channels;
-              for (std::int64_t p = top; p < top + rows; ++p) {
-                C* const to = sums.data<C>() + (part * s.kernel + p) * s.kernel * s.channels + channel;  // [kernel, C]
-                const std::int64_t count = s.channels - channel;
-                Vector<C> own[Tiles<T, kernel, width>::columns] = {};
-                for (std::int64_t i = 0; i < s.out_height(); ++i) {
-                  if (i + p < s.padding || i + p - s.padding >= s.height) continue;
-                  for (std::int64_t j = 0; j < s.out_width(); j += width)
-                    tiles.weight_sums(image, gradients, i, p, j, own);
-                }
-                for (std::int64_t q = 0; q < s.kernel; ++q)
-                  tile::store_as(to + q * s.channels, tile::load_as(to + q * s.channels, count) + own[q], count);
-              }
+    with_tile(s, [&]<int kernel, int stride, int width>(Constant<kernel>, Constant<stride>, Constant<width>) {
+      // A run shorter than the parts leaves some without an image: parts come last, and each row of the window is a
+      // task, so that every thread has a share.
+      const std::int64_t rows = s.images < parts ? 1 : s.kernel;
+      parallel_tasks(blocks * (s.kernel / rows) * parts, [&](std::int64_t task, std::int64_t) {
+        const std::int64_t part = task % parts, channel = task / parts % blocks * lanes<C>;
+        const std::int64_t top = task / parts / blocks * rows;
+        const Tiles<T, kernel, stride, width> tiles(s, channel);
+        for (std::int64_t n = (part + parts - first % parts) % parts; n < s.images; n += parts) {
+          const T* const image = x.data<T>() + n * s.height * s.width * s.channels;
+          const T* const gradients = dy.data<T>() + n * s.out_height * s.out_width * s.channels;
+          for (std::int64_t p = top; p < top + rows; ++p) {
+            C* const to = sums.data<C>() + (part * s.kernel + p) * s.kernel * s.channels + channel;  // [kernel, C]
+            const std::int64_t count = s.channels - channel;
+            Vector<C> own[Tiles<T, kernel, stride, width>::columns] = {};
+            for (std::int64_t i = 0; i < s.out_height; ++i) {
+              if (s.row_at(i * stride + p - s.top) < 0) continue;
+              for (std::int64_t j = 0; j < s.out_width; j += width) tiles.weight_sums(image, gradients, i, p, j, own);
             }
-          });
-        });
+            for (std::int64_t q = 0; q < s.kernel; ++q)
+              tile::store_as(to + q * s.channels, tile::load_as(to + q * s.channels, count) + own[q], count);
+          }
+        }
+      });
+    });
   });
 }
 

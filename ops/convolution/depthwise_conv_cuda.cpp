@@ -7,7 +7,8 @@ namespace lacuna {
 namespace {
 
 cuda::DepthwiseExtents extents_of(const DepthwiseShape& s) {
-  return {s.images, s.height, s.width, s.channels, s.kernel, s.padding, s.out_height(), s.out_width()};
+  return {s.images, s.height, s.width, s.channels,   s.kernel,   s.stride,
+          s.spread, s.top,    s.left,  s.out_height, s.out_width};
 }
 
 const RegisterKernel cuda_taps{depthwise_taps, DeviceKind::cuda,

@@ -17,8 +17,9 @@ struct DepthwiseTaps {
 };
 void depthwise_taps(Stream stream, const DepthwiseTaps& what);
 
+/// As DepthwiseShape.
 struct DepthwiseExtents {
-  std::int64_t images, height, width, channels, kernel, padding, out_height, out_width;
+  std::int64_t images, height, width, channels, kernel, stride, spread, top, left, out_height, out_width;
 };
 
 /// y = bias + x * taps, or added to y.

@@ -8,10 +8,20 @@
 
 namespace lacuna {
 
+/// Window [i, j] begins at row i·stride − top and column j·stride − left of the image. The image's own rows and columns
+/// lie `spread` apart there, with zeros between them. Stride and spread are 1 or 2, and one of them is 1.
 struct DepthwiseShape {
-  std::int64_t images, height, width, channels, kernel, padding;
-  std::int64_t out_height() const { return height + 2 * padding - kernel + 1; }
-  std::int64_t out_width() const { return width + 2 * padding - kernel + 1; }
+  std::int64_t images, height, width, channels, kernel, stride, spread, top, left, out_height, out_width;
+
+  /// The image's own row at `row`; negative: zeros are there.
+  std::int64_t row_at(std::int64_t row) const { return place_at(row, height); }
+  std::int64_t column_at(std::int64_t column) const { return place_at(column, width); }
+
+ private:
+  std::int64_t place_at(std::int64_t place, std::int64_t extent) const {
+    const std::int64_t own = place >> (spread - 1);
+    return (place & (spread - 1)) == 0 && own < extent ? own : -1;
+  }
 };
 
 /// weight [C, 1, k, k] to taps [k, k, C]; `flipped`: rotated by 180 degrees, for the gradient of x.

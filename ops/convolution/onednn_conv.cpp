@@ -47,9 +47,10 @@ dnnl::convolution_forward::primitive_desc describe_forward(const ConvShape& s, D
   const Description x = images_of(s, false, dtype), y = images_of(s, true, dtype);
   const Description weight(weight_extents(s), type_of(dtype), Tag::any);
   const Description b = bias ? Description({s.outputs}, f32, Tag::a) : Description();
-  const dnnl::memory::dims strides{s.stride, s.stride}, padding{s.padding, s.padding};
-  return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, x, weight, b, y, strides, padding,
-           padding},
+  const dnnl::memory::dims strides{s.stride, s.stride}, before{s.padding.top, s.padding.left},
+      behind{s.padding.bottom, s.padding.right};
+  return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, x, weight, b, y, strides, before,
+           behind},
           attributes,
           engine()};
 }
@@ -73,7 +74,8 @@ Prepared prepare(const ConvShape& s, DType dtype, Product product, bool bias, bo
   const auto forward = describe_forward(s, dtype, bias, attributes);
   const Description any(weight_extents(s), product == Product::gradient_of_weight ? f32 : type_of(dtype), Tag::any);
   const Description files = file_weights(s), x = images_of(s, false, dtype), y = images_of(s, true, dtype);
-  const dnnl::memory::dims strides{s.stride, s.stride}, padding{s.padding, s.padding};
+  const dnnl::memory::dims strides{s.stride, s.stride}, before{s.padding.top, s.padding.left},
+      behind{s.padding.bottom, s.padding.right};
   const auto finish = [&](const auto& description, const dnnl::primitive& primitive, const Description& weight) {
     Prepared prepared{.primitive = primitive,
                       .reorder = {},
@@ -100,14 +102,14 @@ Prepared prepare(const ConvShape& s, DType dtype, Product product, bool bias, bo
       return finish(forward, dnnl::convolution_forward(forward), forward.weights_desc());
     case Product::gradient_of_input: {
       const dnnl::convolution_backward_data::primitive_desc backward(
-          {dnnl::algorithm::convolution_direct, x, any, y, strides, padding, padding}, attributes, engine(), forward);
+          {dnnl::algorithm::convolution_direct, x, any, y, strides, before, behind}, attributes, engine(), forward);
       return finish(backward, dnnl::convolution_backward_data(backward), backward.weights_desc());
     }
     case Product::gradient_of_weight:
       break;
   }
   const dnnl::convolution_backward_weights::primitive_desc backward(
-      {dnnl::algorithm::convolution_direct, x, any, y, strides, padding, padding}, attributes, engine(), forward);
+      {dnnl::algorithm::convolution_direct, x, any, y, strides, before, behind}, attributes, engine(), forward);
   return finish(backward, dnnl::convolution_backward_weights(backward), backward.diff_weights_desc());
 }
 

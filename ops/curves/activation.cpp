@@ -13,6 +13,9 @@ const RegisterOp<Gelu> gelu;
 const RegisterOp<Relu> relu;
 const RegisterOp<Silu> silu;
 const RegisterOp<QuickGelu> quick_gelu;
+const RegisterOp<HardSwish> hard_swish;
+const RegisterOp<HardSigmoid> hard_sigmoid;
+const RegisterOp<Relu6> relu6;
 const RegisterOp<Sigmoid> sigmoid;
 const RegisterOp<Tanh> tanh_op;
 const RegisterOp<Elu> elu_op;
@@ -61,6 +64,9 @@ const Kernels& kernels_of(const Gelu& op) {
 }
 const Kernels& kernels_of(const Silu&) { return kernels<formula::Silu>; }
 const Kernels& kernels_of(const QuickGelu&) { return kernels<formula::QuickGelu>; }
+const Kernels& kernels_of(const HardSwish&) { return kernels<formula::HardSwish>; }
+const Kernels& kernels_of(const HardSigmoid&) { return kernels<formula::HardSigmoid>; }
+const Kernels& kernels_of(const Relu6&) { return kernels<formula::Relu6>; }
 const Kernels& kernels_of(const Sigmoid&) { return kernels<formula::Sigmoid>; }
 const Kernels& kernels_of(const Tanh&) { return kernels<formula::Tanh>; }
 const Kernels& kernels_of(const Elu&) { return kernels<formula::Elu>; }
@@ -91,6 +97,9 @@ void Curve<Op, from>::rematerialize(const RematInputs<Op>& rows, const Tensor& o
 template struct Curve<Gelu, input(0)>;
 template struct Curve<Silu, input(0)>;
 template struct Curve<QuickGelu, input(0)>;
+template struct Curve<HardSwish, input(0)>;
+template struct Curve<HardSigmoid, input(0)>;
+template struct Curve<Relu6, input(0)>;
 template struct Curve<Sigmoid, output>;
 template struct Curve<Tanh, output>;
 template struct Curve<Elu, input(0)>;

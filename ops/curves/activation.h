@@ -38,6 +38,21 @@ struct QuickGelu : Curve<QuickGelu, input(0)> {
   static constexpr std::string_view name = "quick_gelu";
 };
 
+/// x·min(max(x + 3, 0), 6) / 6 (Howard et al. 2019). Slopes at the kinks are PyTorch's, here and below.
+struct HardSwish : Curve<HardSwish, input(0)> {
+  static constexpr std::string_view name = "hard_swish";
+};
+
+/// min(max(x + 3, 0), 6) / 6.
+struct HardSigmoid : Curve<HardSigmoid, input(0)> {
+  static constexpr std::string_view name = "hard_sigmoid";
+};
+
+/// min(max(x, 0), 6).
+struct Relu6 : Curve<Relu6, input(0)> {
+  static constexpr std::string_view name = "relu6";
+};
+
 /// σ(x) = 1 / (1 + e^-x).
 struct Sigmoid : Curve<Sigmoid, output> {
   static constexpr std::string_view name = "sigmoid";

@@ -61,14 +61,15 @@ void take_memory_on_cuda(ConvPass pass, const ConvShape& s, DType dtype, Device 
     case ConvPass::input_gradient:  // pixels by what their place leaves when divided by the stride: the most first
       for (std::int64_t row = 0; row < std::min(s.stride, s.height); ++row)
         for (std::int64_t column = 0; column < std::min(s.stride, s.width); ++column) {
-          const auto reached = [&](std::int64_t rest, std::int64_t kernel) {
-            const std::int64_t first = (rest + s.padding) % s.stride;
+          const auto reached = [&](std::int64_t rest, std::int64_t kernel, std::int64_t padding) {
+            const std::int64_t first = (rest + padding) % s.stride;
             return first < kernel ? (kernel - first + s.stride - 1) / s.stride : 0;
           };
           const auto count = [&](std::int64_t rest, std::int64_t extent) {
             return (extent - rest + s.stride - 1) / s.stride;
           };
-          const std::int64_t depth = reached(row, s.kernel_height) * reached(column, s.kernel_width) * s.outputs;
+          const std::int64_t depth = reached(row, s.kernel_height, s.padding.top) *
+                                     reached(column, s.kernel_width, s.padding.left) * s.outputs;
           if (depth == 0) continue;
           const bool direct = s.stride == 1;
           const std::int64_t rows = s.images * count(row, s.height) * count(column, s.width);

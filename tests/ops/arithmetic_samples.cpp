@@ -1,4 +1,5 @@
 #include "ops/arithmetic/arithmetic.h"
+#include "ops/arithmetic/gate_channels.h"
 #include "tests/ops/op_sample.h"
 
 namespace lacuna {
@@ -30,6 +31,21 @@ const RegisterSample mul(pair("mul", bound(Mul{}), {3, 5, 7}));
 const RegisterSample position_embedding(broadcast("add_broadcast of [1, L, D]", {4, 5, 7}, {1, 5, 7}));
 const RegisterSample bias(broadcast("add_broadcast of [C]", {4, 5, 7}, {7}));
 const RegisterSample bias_of_many_rows(broadcast("add_broadcast of [C] to many rows", {2111, 37}, {37}));
+
+OpSample gates(std::string name, Shape shape) {
+  return {
+      .name = std::move(name),
+      .op = bound(GateChannels{.shape = shape}),
+      .inputs =
+          [shape](DType dtype) {
+            return std::vector{sample_values(shape, dtype, 1), sample_values({shape.front(), shape.back()}, dtype, 2)};
+          },
+      .differentiable = {0, 1}};
+}
+const RegisterSample gate(gates("gate_channels", {3, 2, 5, 7}));
+const RegisterSample gate_of_one_pixel(gates("gate_channels of one pixel", {4, 1, 1, 19}));
+const RegisterSample gate_of_many_channels(gates("gate_channels of many channels", {2, 3, 1, 139}));
+
 const RegisterSample scale({.name = "scale",
                             .op = bound(Scale{.factor = -1.7}),
                             .inputs =

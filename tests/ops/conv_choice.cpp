@@ -50,6 +50,10 @@ std::vector<ConvShape> shapes() {
       all.push_back({2, 7, 9, 64, 64, 3, 1, stride, 1, groups});
       all.push_back({2, 7, 9, 12, 8, 1, 1, stride, 0, groups});
     }
+  for (const std::int64_t groups : {1, 2}) {  // other zeros on each side
+    all.push_back({2, 8, 6, 16, 32, 3, 3, 2, same_padding(8, 6, 3, 2), groups});
+    all.push_back({2, 7, 9, 12, 8, 3, 3, 1, {0, 2, 1, 1}, groups});
+  }
   all.push_back({1, 20, 20, 3, 16, 7, 7, 2, 3, 1});
   all.push_back({5, 16, 16, 24, 40, 1, 1, 1, 0, 1});     // 1,280 pixels
   all.push_back({17, 16, 16, 128, 128, 3, 3, 1, 1, 1});  // tiles of 4x4, two for each channel

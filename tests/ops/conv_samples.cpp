@@ -46,6 +46,18 @@ const RegisterSample grouped(conv(
     {2, 8, 16}, true));
 const RegisterSample oblong(conv("conv2d 1x3 without padding",
                                  {.kernel_height = 1, .kernel_width = 3, .height = 4, .width = 7}, {2, 4, 6}, true));
+const RegisterSample same(conv(
+    "conv2d 3x3 stride 2, SAME",
+    {.stride = 2, .padding = same_padding(8, 6, 3, 2), .kernel_height = 3, .kernel_width = 3, .height = 8, .width = 6},
+    {2, 16, 8}, true));
+const RegisterSample same_stem(conv(
+    "conv2d 5x5 stride 2 of 3 channels, SAME",
+    {.stride = 2, .padding = same_padding(9, 8, 5, 2), .kernel_height = 5, .kernel_width = 5, .height = 9, .width = 8},
+    {2, 3, 8}, false));
+const RegisterSample one_sided(
+    conv("conv2d 2x2 with other zeros on each side, in groups",
+         {.padding = {1, 0, 0, 1}, .groups = 2, .kernel_height = 2, .kernel_width = 2, .height = 4, .width = 5},
+         {3, 4, 6}, false));
 const RegisterSample patches(conv("conv2d of patches",
                                   {.stride = 4, .kernel_height = 4, .kernel_width = 4, .height = 8, .width = 12},
                                   {2, 3, 10}, true));

@@ -45,7 +45,10 @@ Extents strides(std::int64_t h, std::int64_t w, std::int64_t c) { return {h * w 
 
 template <class Attributes>
 Attributes windows(const ConvShape& s) {
-  return Attributes().set_padding({s.padding, s.padding}).set_stride({s.stride, s.stride}).set_dilation({1, 1});
+  return Attributes()
+      .set_padding({s.padding.top, s.padding.left})
+      .set_stride({s.stride, s.stride})
+      .set_dilation({1, 1});
 }
 
 Built built(const Convolution& what) {

@@ -30,7 +30,7 @@ void for_products(const ConvShape& s, const F& f) {
       for (std::int64_t j = 0; j < s.out_width(); ++j)
         for (std::int64_t p = 0; p < s.kernel_height; ++p)
           for (std::int64_t q = 0; q < s.kernel_width; ++q) {
-            const std::int64_t row = i * s.stride + p - s.padding, column = j * s.stride + q - s.padding;
+            const std::int64_t row = i * s.stride + p - s.padding.top, column = j * s.stride + q - s.padding.left;
             if (row < 0 || row >= s.height || column < 0 || column >= s.width) continue;
             const std::int64_t x = ((n * s.height + row) * s.width + column) * s.channels;
             const std::int64_t y = ((n * s.out_height() + i) * s.out_width() + j) * s.outputs;

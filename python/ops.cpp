@@ -25,6 +25,9 @@ void bind_ops(nb::module_& module) {
   elementwise("gelu", gelu, "x·Φ(x), exact (with erf).");
   elementwise("gelu_tanh", gelu_tanh, "The approximation of gelu by tanh.");
   elementwise("silu", silu, "x·sigmoid(x).");
+  elementwise("hard_swish", hard_swish, "x·min(max(x + 3, 0), 6) / 6.");
+  elementwise("hard_sigmoid", hard_sigmoid, "min(max(x + 3, 0), 6) / 6.");
+  elementwise("relu6", relu6, "min(max(x, 0), 6).");
   elementwise("sigmoid", sigmoid, "1 / (1 + exp(-x)).");
   elementwise("tanh", tanh, "tanh(x).");
   elementwise("softmax", softmax, "Softmax over the last axis.");

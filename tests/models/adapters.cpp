@@ -159,6 +159,7 @@ TEST_CASE("adapters: a new one leaves the results as they are, and a merged one 
       {tiny_swin("swin"), {"key", "blocks.0.attn.qkv"}},
       {tiny_resnet(), {"*"}},
       {tiny_resnet({{"stem", "cifar"}, {"block", "basic"}}), {"conv2", "downsample.0"}},
+      {tiny_efficientnet({{"same_padding", true}}), {"conv_pw", "conv_pwl", "conv_exp", "conv_reduce"}},
       {tiny_vgg(), {"features.*"}}};
   for (const auto& [description, targets] : cases)
     for (const std::string kind : {"lora", "lora_fa"}) {

@@ -122,22 +122,28 @@ std::vector<Case> our_cases() {
                 timm,
                 transformers};
   };
-  return {make("vit", "vit", vit, true, true),
-          make("vit-preset", "vit_small_patch16_224", vit, true, true),
-          make("vit-grey", "vit", with(vit, {{"in_channels", whole(1)}}), true, true),
-          make("vit-average", "vit", with(vit, {{"global_pool", "avg"}}), true, false),
-          make("vit-eps", "vit", with(vit, {{"norm_eps", 1e-12}}), false, true),
-          make("deit3", "deit3_small_patch16_224", vit, true, false),
-          make("clip", "vit_base_patch16_clip_quickgelu_224", vit, true, false),
-          make("deit-distilled", "deit_distilled", vit, true, true),
-          make("swin", "swin", swin, true, true),
-          make("swinv2", "swin_v2", swin, true, true),
-          make("resnet", "resnet", resnet, true, true),
-          make("resnet-basic", "resnet18", resnet, true, true),
-          make("resnet-d", "resnet50d", with(resnet, {{"stem_width", whole(8)}}), true, false),
-          make("resnet-narrow", "resnet", with(resnet, {{"stem_width", whole(8)}}), false, true),
-          make("convnext", "convnext", convnext, true, true),
-          make("cifar", "resnet20", {{"num_classes", whole(5)}}, false, false)};
+  return {
+      make("vit", "vit", vit, true, true),
+      make("vit-preset", "vit_small_patch16_224", vit, true, true),
+      make("vit-grey", "vit", with(vit, {{"in_channels", whole(1)}}), true, true),
+      make("vit-average", "vit", with(vit, {{"global_pool", "avg"}}), true, false),
+      make("vit-eps", "vit", with(vit, {{"norm_eps", 1e-12}}), false, true),
+      make("deit3", "deit3_small_patch16_224", vit, true, false),
+      make("clip", "vit_base_patch16_clip_quickgelu_224", vit, true, false),
+      make("deit-distilled", "deit_distilled", vit, true, true),
+      make("swin", "swin", swin, true, true),
+      make("swinv2", "swin_v2", swin, true, true),
+      make("resnet", "resnet", resnet, true, true),
+      make("resnet-basic", "resnet18", resnet, true, true),
+      make("resnet-d", "resnet50d", with(resnet, {{"stem_width", whole(8)}}), true, false),
+      make("resnet-narrow", "resnet", with(resnet, {{"stem_width", whole(8)}}), false, true),
+      make("convnext", "convnext", convnext, true, true),
+      make("efficientnet", "tf_efficientnet_b0", {{"image_size", whole(32)}, {"num_classes", whole(5)}}, true, false),
+      make("mobilenet", "mobilenetv3_small_100",
+           {{"image_size", whole(32)}, {"norm_eps", 1e-3}, {"num_classes", whole(5)}}, true, false),
+      make("efficientnet-narrow", "efficientnet_b0",
+           {{"image_size", whole(32)}, {"stem_size", whole(8)}, {"num_classes", whole(5)}}, false, false),
+      make("cifar", "resnet20", {{"num_classes", whole(5)}}, false, false)};
 }
 
 std::unique_ptr<Model> drawn(const Case& one) {

@@ -34,6 +34,8 @@ TIMM = {  # name: architecture, arguments, arguments to load it with (ours, thei
     "timm-resnet": ("resnet18", RESNET, {}, {}),
     "timm-resnet-grey": ("resnet50", RESNET, {"in_channels": 1}, {"in_chans": 1}),
     "timm-resnet-d": ("resnet50d", dict(RESNET, stem_width=8), {}, {}),
+    "timm-efficientnet": ("tf_efficientnet_b0", {}, {}, {}),
+    "timm-mobilenetv3": ("mobilenetv3_small_100", dict(bn_eps=1e-3), {}, {}),
     "timm-convnext": ("convnext_tiny", dict(depths=(1, 1, 2, 1), dims=(8, 8, 16, 16)), {}, {}),
 }
 FIXTURES = ["timm-vit", "timm-vit-larger", "timm-swin", "timm-resnet-d", "hf-vit", "hf-vit-larger", "hf-deit", "hf-swin",

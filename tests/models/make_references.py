@@ -17,9 +17,13 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from timm.layers import ClassifierHead, SwiGLUPacked
+from timm.layers import ClassifierHead, SwiGLUPacked, get_act_layer
 from timm.models.convnext import ConvNeXt
+from timm.models._efficientnet_blocks import SqueezeExcite
+from timm.models._efficientnet_builder import decode_arch_def, round_channels
 from timm.models.deit import VisionTransformerDistilled
+from timm.models.efficientnet import EfficientNet
+from timm.models.mobilenetv3 import MobileNetV3
 from timm.models.resnet import BasicBlock, Bottleneck, ResNet, make_blocks
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.swin_transformer_v2 import SwinTransformerV2
@@ -33,6 +37,7 @@ CIFAR = dict(family="resnet", image_size=10, block="basic", layers=[2, 1], chann
 SWIN = dict(family="swin", image_size=24, embed_dim=8, depths=[2, 1], num_heads=[2, 4], window_size=3, num_classes=5)
 VGG = dict(family="vgg", image_size=22, layers=[1, 2], channels=[4, 6], hidden=8, head_kernel=5, num_classes=4)
 CONVNEXT = dict(family="convnext", image_size=40, depths=[1, 2, 1, 1], dims=[4, 6, 6, 10], ls_init_value=0.3, num_classes=5)
+EFFICIENTNET = dict(family="efficientnet", image_size=21, stem_size=8, num_features=12, num_classes=5)
 SWIN_V2 = dict(SWIN, family="swin_v2")
 ADAMW = dict(name="adamw", lr=1e-3, weight_decay=0.05, betas=[0.9, 0.999], eps=1e-8)
 SGD = dict(name="sgd", lr=0.1, momentum=0.9, weight_decay=1e-3)
@@ -70,6 +75,17 @@ CASES = {  # model, optimizer, trained (None: all), batch
     "convnext": (CONVNEXT, ADAMW, None, 2),
     "convnext-no-scale": (dict(CONVNEXT, ls_init_value=0.0, kernel_size=3, image_size=[32, 44]), None, None, 3),
     "convnext-only-depthwise": (dict(CONVNEXT, kernel_size=5), None, ["*conv_dw.*", "*gamma"], 2),
+    "efficientnet": (dict(EFFICIENTNET, blocks="ds_r1_k3_s1_c8_se0.25; ir_r2_k5_s2_e2_c8_se0.25; cn_r1_k3_s2_c16"),
+                     SGD, None, 3),
+    "efficientnet-edge-same": (dict(EFFICIENTNET, image_size=[22, 35], same_padding=True, norm_eps=1e-3,
+                                    blocks="cn_r2_k3_s1_c8_skip; er_r2_k3_s2_e2_c8_se0.25; ir_r1_k5_s2_e2_c8_noskip"),
+                               ADAMW, None, 4),
+    "efficientnet-mobilenetv3": (dict(EFFICIENTNET, form="mobilenetv3", activation="hard_swish", image_size=32, in_channels=1,
+                                      blocks="ds_r1_k3_s2_c8_se0.25_nre ir_r1_k3_s1_e1.5_c8; ir_r1_k5_s2_e4_c8_se0.25; "
+                                             "cn_r1_k1_s1_c16"), SGD, None, 4),
+    "efficientnet-relu6-only-depthwise": (dict(EFFICIENTNET, activation="relu6", image_size=20,
+                                               blocks="ir_r2_k3_s2_e2_c8_nsw; cn_r1_k3_s1_c8"),
+                                          None, ["*conv_dw*", "*bn?.bias"], 3),
     "vgg-norms-f64": (dict(VGG, batch_norm=True), None, None, 3),
     "swin-shifted": (SWIN, ADAMW, None, 2),
     "swin-padded": (dict(SWIN, image_size=28, depths=[1, 2], mlp_ratio=1.5), None, None, 2),
@@ -151,14 +167,25 @@ def convnext(m):
                     kernel_sizes=m.get("kernel_size", 7), ls_init_value=m["ls_init_value"] or None)
 
 
+def efficientnet(m):
+    v3 = m.get("form") == "mobilenetv3"
+    squeeze = dict(se_layer=partial(SqueezeExcite, gate_layer="hard_sigmoid", force_act_layer=nn.ReLU,
+                                    rd_round_fn=round_channels)) if v3 else {}
+    return (MobileNetV3 if v3 else EfficientNet)(
+        decode_arch_def([stage.split() for stage in m["blocks"].split(";")]), num_classes=m["num_classes"],
+        in_chans=m.get("in_channels", 3), num_features=m["num_features"], stem_size=m["stem_size"], fix_stem=True,
+        pad_type="same" if m.get("same_padding") else "", round_chs_fn=lambda channels: channels,
+        norm_layer=partial(nn.BatchNorm2d, eps=m.get("norm_eps", 1e-5)), act_layer=get_act_layer(m.get("activation", "silu")), **squeeze)
+
+
 def preset(m):
     more = {} if m["name"].startswith("vgg") else dict(drop_path_rate=0.0)
-    if not m["name"].startswith(("resnet", "resnext", "wide", "vgg", "convnext")):
+    if not m["name"].startswith(("resnet", "resnext", "wide", "vgg", "convnext", "efficientnet", "mobilenet", "tf_")):
         more["img_size"] = m["image_size"]
     return timm.create_model(m["name"], num_classes=m["num_classes"], **more)
 
 
-BUILDERS = dict(preset=preset, vgg=vgg, convnext=convnext, vit=vit, deit_distilled=vit, resnet=resnet, swin=swin, swin_v2=swin)
+BUILDERS = dict(preset=preset, vgg=vgg, convnext=convnext, efficientnet=efficientnet, vit=vit, deit_distilled=vit, resnet=resnet, swin=swin, swin_v2=swin)
 
 
 def optimizer(o, parameters):

@@ -47,6 +47,19 @@ inline Description tiny_resnet(std::vector<HyperParameter> more = {}) {
   return resnet;
 }
 
+/// Each kind of block, with squeezes.
+inline Description tiny_efficientnet(std::vector<HyperParameter> more = {}) {
+  Description net{
+      "efficientnet",
+      {{"image_size", whole(16)},
+       {"stem_size", whole(8)},
+       {"num_features", whole(16)},
+       {"blocks", "cn_r1_k3_s1_c8_skip; ds_r1_k3_s1_c8_se0.25; er_r2_k3_s2_e2_c16; ir_r2_k5_s2_e2_c16_se0.25"},
+       {"num_classes", whole(5)}}};
+  net.hyper_parameters.insert(net.hyper_parameters.end(), more.begin(), more.end());
+  return net;
+}
+
 /// A map of 5x5 tokens, padded to windows of 3x3, and of 3x3 once merged.
 inline Description tiny_swin(std::string family, std::vector<HyperParameter> more = {}) {
   Description swin{std::move(family),
@@ -109,6 +122,7 @@ inline const std::vector<Description>& descriptions() {
     list.insert(list.end(), stage_descriptions().begin(), stage_descriptions().end());
     list.push_back(tiny_vit({{"class_token", false}, {"global_pool", "map"}, {"mlp_layer", "swiglu"}}));
     list.push_back(tiny_vgg());
+    list.push_back(tiny_efficientnet({{"drop_path_rate", 0.2}}));
     return list;
   }();
   return all;

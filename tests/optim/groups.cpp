@@ -49,7 +49,7 @@ TEST_CASE("layer-wise decay equals timm's") {
     words >> shape >> line.lr_scale >> line.weight_decay;
     expected[model].push_back(line);
   }
-  REQUIRE(expected.size() == 5);
+  REQUIRE(expected.size() == 7);
   for (const auto& entry : expected) {
     const std::string& name = entry.first;
     const std::vector<Line>& lines = entry.second;

@@ -12,7 +12,8 @@ from timm.optim import param_groups_layer_decay
 DECAY = 0.75
 
 for name, arguments in (("vit_tiny_patch16_224", {"depth": 3}), ("resnet18", {}), ("swin_tiny_patch4_window7_224", {}),
-                        ("convnext_tiny", {}), ("vgg11_bn", {"num_classes": 10})):
+                        ("convnext_tiny", {}), ("vgg11_bn", {"num_classes": 10}), ("mobilenetv3_small_100", {}),
+                        ("efficientnet_b0", {})):
     model = timm.create_model(name, **arguments)
     excluded = model.no_weight_decay() if hasattr(model, "no_weight_decay") else set()
     groups = param_groups_layer_decay(model, 0.05, excluded, layer_decay=DECAY)

@@ -243,7 +243,8 @@ Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOpt
   for (int i = 0; i < options.steps; ++i) {
     std::vector<Batch> parts = batch();
     std::vector<Batch> inputs;  // of a captured step, which holds them on the device
-    if (captured) inputs = parts = inputs_on(device, std::move(parts));
+    if (captured && std::ranges::all_of(parts, [](const Batch& part) { return part.packed().empty(); }))
+      inputs = parts = inputs_on(device, std::move(parts));
     const auto begin = now();
     last = trainer.step(std::move(parts), warm_up + i, experiment.optimizer.lr, saved.hooks(device, options.observer));
     steps.push_back(since(begin) - seconds_of_measuring(last));

@@ -132,7 +132,7 @@ bool evaluation_is_highest(const Measurement& planned) { return need_of(planned,
 std::string what_would_fit(Setup& setup, const Experiment& experiment, std::int64_t available, bool with_loader,
                            std::int64_t needed) {
   // A plan does not see that free blocks between others may be too small, which matters if addresses are limited.
-  if (address_space_left() != std::numeric_limits<std::int64_t>::max()) available -= available / 8;
+  if (address_space_left() != std::numeric_limits<std::int64_t>::max()) available -= available / 5;
   std::string text = fmt::format("To fit {}:", format_bytes(available));
   // Halves a micro-batch until its step on `meta` fits. A step that is known to be far too large takes long.
   const auto add = [&](const char* key, std::int64_t Configuration::Train::*value, bool halves) {

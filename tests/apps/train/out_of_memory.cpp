@@ -68,7 +68,7 @@ TEST_CASE("out of memory: a run under a limit on addresses says what would fit, 
 
 TEST_CASE("out of memory: auto with too large a budget says which fits, and that does") {
   const TemporaryFolder folder(std::string(large) + "memory: {policy: auto, budget: 1GiB}\n");
-  const Limits limits{.address = 342 * mebibyte};
+  const Limits limits{.address = 330 * mebibyte};
   for (const std::string of : {"peak", "saved"}) {
     const std::vector<std::string> run = train({"output.dir=r", "train.steps=1", "--overwrite"});
     const auto with = [&](std::string changes) {

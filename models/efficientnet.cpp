@@ -25,7 +25,7 @@ namespace {
 using Form = EfficientNetOptions::Form;
 using Curve = EfficientNetOptions::Curve;
 
-/// What a string such as ir_r2_k5_s2_e6_c40_se0.25 says.
+/// The contents of a string such as ir_r2_k5_s2_e6_c40_se0.25.
 struct BlockString {
   enum class Kind : std::uint8_t {
     separable,  // ds: depthwise, 1×1
@@ -115,7 +115,7 @@ std::optional<BlockString> read_block(const std::string& text, std::string& prob
   return std::nullopt;
 }
 
-/// The blocks of each stage; `problem` says what is wrong.
+/// The blocks of each stage; `problem` receives the error.
 std::vector<std::vector<BlockString>> read_stages(const std::string& text, std::string& problem) {
   std::vector<std::vector<BlockString>> stages;
   std::istringstream all(text);

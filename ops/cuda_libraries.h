@@ -20,7 +20,7 @@ struct CudaLibrary {
   std::string name{};
   std::string version{};             // empty: it cannot be used
   std::string problem{};             // which package brings it; empty: none
-  std::vector<std::string> notes{};  // what it does not compute here, of what is common
+  std::vector<std::string> notes{};  // common operations that it does not compute here
 };
 /// Adds the libraries of the loaded backend.
 inline constinit Kernel<void(std::vector<CudaLibrary>& libraries)> add_cuda_libraries{"libraries"};

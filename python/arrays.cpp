@@ -1,4 +1,4 @@
-// Arrays of Python: what others hand over, and what they get.
+// Arrays of Python, taken from other libraries and given to them.
 #include "core/backend.h"
 #include "core/dtype.h"
 #include "python/tensors.h"

@@ -33,7 +33,7 @@ using nlohmann::json;
 
 constexpr std::string_view adapter_prefix = "adapter/";
 
-/// A library's keyword for what is a hyper-parameter here.
+/// A library's keyword and the hyper-parameter that it sets.
 std::string hyper_parameter_of(const std::string& keyword) {
   if (keyword == "img_size") return "image_size";
   if (keyword == "in_chans") return "in_channels";

@@ -18,7 +18,8 @@ enum class FieldKind : std::uint8_t {
   label,       // classes of the sample: i64 [], or multi-label f32 [classes]
   image_file,  // u8 [bytes], an encoded image; a view decodes it to pixels
   pixels,      // [H, W, C]; transforms act on them
-  mask,    // u8 or i64 [H, W], a class for each pixel: the nearest pixel follows, and `padding` is outside of the image
+  mask,    // u8 or i64 [H, W], a class for each pixel: the nearest pixel follows. `padding` lies outside of the image, and
+           // its pixels count for nothing; all others are below `below`
   boxes,   // f32 [K, 4], packed or padded: left, top, right and bottom in pixels; corners follow, and a box that
            // leaves the image is dropped with its row of every field of the same `lengths`
   tokens,  // i64 [L], ids of a vocabulary

@@ -8,7 +8,7 @@ namespace lacuna {
 
 const SampleField* find_target(const SampleFields& fields) {
   const auto found = std::ranges::find(fields, "labels", &SampleField::name);
-  return found == fields.end() ? nullptr : &*found;
+  return found == fields.end() ? find_field(fields, FieldKind::mask) : &*found;
 }
 
 const Field* find_class_list(const Options& options) { return options.find("labels"); }

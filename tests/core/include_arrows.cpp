@@ -82,6 +82,7 @@ const std::set<std::string> names_of_fields{R"("images")", R"("tokens")", R"("la
 const std::set<std::string> may_name_fields{"data/sets",
                                             "data/text",
                                             "data/graphs",
+                                            "data/segmentation",
                                             "data/field.cpp",
                                             "models/tasks",
                                             "models/image_model.cpp",

@@ -25,7 +25,9 @@ Fields DatasetOptions::fields() {
                 "tokens per sequence in `plan`, `bench` and the data set `random_tokens`: a number, or a list that the "
                 "samples of a batch use in turn; empty: 128, or a data set's longest"),
           field("vocabulary", &D::vocabulary, up_to(1e9), "random_tokens: vocabulary size; 0: BERT's 30522"),
-          field("classes", &D::classes, up_to(1e6), "random_tokens: number of classes; 0: 2"),
+          field("classes", &D::classes, up_to(1e6),
+                "number of classes: of random_tokens, 0: 2; of mask_folder, 0: as many as have names, or as the masks "
+                "hold"),
           field("seed", &D::seed, "seed of synthetic data sets, and of the samples that `val_fraction` holds out"),
           field("train_size", &D::train_size, up_to(most_samples), training_only,
                 "use the first train_size training samples; 0: all, or a synthetic data set's default"),

@@ -121,7 +121,7 @@ class InputReader {
 
 /// How surely files belong to a kind of data set.
 struct Recognition {
-  int certainty = 0;        // 0: no match; 1: content matches; 2: names match
+  int certainty = 0;        // 0: no match; 1: content matches; 2: names match; 3: names of pairs match
   OptionValues settings{};  // settings inferred from the files
 };
 

@@ -31,6 +31,8 @@ class BmpReader final : public ImageReader {
     if (begin_ + row_bytes_ * this->height() > std::ssize(file)) reject_sample("damaged BMP: the file is cut off");
   }
 
+  bool give_values() override { return gives_values_ = bits_ <= 8; }
+
   void read(const ImageBox& box, const RowConsumer& consumer) override {
     std::vector<std::uint8_t> row(static_cast<std::size_t>(box.width + 1) * 4);  // [width + 1, 4]
     for (std::int64_t y = box.top; y < box.top + box.height; ++y) {
@@ -38,7 +40,8 @@ class BmpReader final : public ImageReader {
           file_.subspan(static_cast<std::size_t>(begin_ + row_bytes_ * (top_down_ ? y : height() - 1 - y)),
                         static_cast<std::size_t>(row_bytes_));
       for (std::int64_t x = 0; x < box.width; ++x) {
-        const Colour colour = colour_at(line, static_cast<std::size_t>(box.left + x));
+        const auto at = static_cast<std::size_t>(box.left + x);
+        const Colour colour = gives_values_ ? Colour{index_at(line, at), 0, 0} : colour_at(line, at);
         std::copy(colour.begin(), colour.end(), row.data() + x * 4);
       }
       consumer(row.data());
@@ -68,18 +71,22 @@ class BmpReader final : public ImageReader {
       palette_.push_back(colour_in(file_, static_cast<std::size_t>(at + entry * i)));
   }
 
-  Colour colour_at(File line, std::size_t x) const {
-    if (bits_ >= 24) return colour_in(line, x * static_cast<std::size_t>(bits_ / 8));
+  std::uint8_t index_at(File line, std::size_t x) const {
     const std::size_t bit = x * static_cast<std::size_t>(bits_);
     const auto shift = static_cast<unsigned>(8 - bits_) - static_cast<unsigned>(bit % 8);
-    const unsigned index = (static_cast<unsigned>(line[bit / 8]) >> shift) & ((1U << bits_) - 1);
+    return static_cast<std::uint8_t>((static_cast<unsigned>(line[bit / 8]) >> shift) & ((1U << bits_) - 1));
+  }
+
+  Colour colour_at(File line, std::size_t x) const {
+    if (bits_ >= 24) return colour_in(line, x * static_cast<std::size_t>(bits_ / 8));
+    const std::uint8_t index = index_at(line, x);
     if (index >= palette_.size()) reject_sample("damaged BMP: a pixel has colour {} of {}", index, palette_.size());
     return palette_[index];
   }
 
   File file_;
   std::int64_t bits_ = 0, begin_ = 0, row_bytes_ = 0;
-  bool top_down_ = false;
+  bool top_down_ = false, gives_values_ = false;
   std::vector<Colour> palette_;
 };
 

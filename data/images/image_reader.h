@@ -39,6 +39,9 @@ class ImageReader {
   virtual std::int64_t shrink(std::int64_t factor);
   /// Scales grey of more than 8 bits to 8, in place of clamping it. Call it before `read`.
   virtual void scale_grey() {}
+  /// Lets `read` pass the values of grey and palette images as the file has them: a palette's index, or grey of any
+  /// width, its low byte first in the first two bytes of a pixel. False if the file has colours. Call it before `read`.
+  virtual bool give_values() { return false; }
   /// Bytes that `read` holds beyond a few rows, because the format needs the whole image.
   virtual std::int64_t held_bytes() const { return 0; }
   /// Passes the rows of `box` to `row`, top to bottom. Damaged data throws DamagedSample.

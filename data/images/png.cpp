@@ -43,15 +43,22 @@ class PngReader final : public ImageReader {
     });
     set_size(png_get_image_height(png_, info_), png_get_image_width(png_, info_));
     interlaced_ = png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE;
-    wide_grey_ = png_get_color_type(png_, info_) == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png_, info_) == 16;
+    const auto type = png_get_color_type(png_, info_);
+    wide_grey_ = type == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png_, info_) == 16;
+    has_values_ = type == PNG_COLOR_TYPE_GRAY || type == PNG_COLOR_TYPE_PALETTE;
   }
   void scale_grey() override { scales_ = true; }
+  bool give_values() override { return gives_values_ = has_values_; }
   std::int64_t held_bytes() const override { return interlaced_ ? height() * row_bytes() : 0; }
 
   void read(const ImageBox& box, const RowConsumer& consumer) override {
     check_whole(file_);
     guarded([&] {
-      if (!wide_grey_) {
+      if (gives_values_) {
+        png_set_packing(png_);
+        const bool is_grey = png_get_color_type(png_, info_) == PNG_COLOR_TYPE_GRAY;
+        if (is_grey && png_get_bit_depth(png_, info_) > 1) png_set_expand_gray_1_2_4_to_8(png_);  // as Pillow
+      } else if (!wide_grey_) {
         png_set_strip_16(png_);
         png_set_packing(png_);
         if (png_get_color_type(png_, info_) == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png_);
@@ -71,17 +78,25 @@ class PngReader final : public ImageReader {
       for (std::int64_t y = 0; y < height(); ++y) starts.push_back(rows_.data() + y * row_bytes());
       guarded([&] { png_read_image(png_, starts.data()); });
     }
-    std::vector<std::uint8_t> grey(static_cast<std::size_t>(wide_grey_ ? (box.width + 1) * 4 : 0));
+    const bool spreads = wide_grey_ || gives_values_;
+    std::vector<std::uint8_t> grey(static_cast<std::size_t>(spreads ? (box.width + 1) * 4 : 0));  // [width + 1, 4]
     for (std::int64_t y = 0; y < box.top + box.height; ++y) {
       std::uint8_t* const row = rows_.data() + (interlaced_ ? y * row_bytes() : 0);
       if (!interlaced_) guarded([&] { png_read_row(png_, row, nullptr); });
       if (y < box.top) continue;
-      if (!wide_grey_) {
+      if (!spreads) {
         consumer(row + box.left * 4);
         continue;
       }
-      for (std::int64_t x = 0; x < box.width; ++x)
-        std::fill_n(grey.data() + x * 4, 3, grey_of(row + (box.left + x) * 2));
+      for (std::int64_t x = box.left; x < box.left + box.width; ++x) {
+        std::uint8_t* const to = grey.data() + (x - box.left) * 4;
+        if (!gives_values_) {
+          std::fill_n(to, 3, grey_of(row + x * 2));
+        } else {
+          to[0] = wide_grey_ ? row[x * 2 + 1] : row[x];
+          to[1] = wide_grey_ ? row[x * 2] : 0;
+        }
+      }
       consumer(grey.data());
     }
   }
@@ -129,7 +144,7 @@ class PngReader final : public ImageReader {
   Handle handle_;
   png_structp png_ = handle_.png;
   png_infop info_ = handle_.info;
-  bool interlaced_ = false, wide_grey_ = false, scales_ = false;
+  bool interlaced_ = false, wide_grey_ = false, scales_ = false, has_values_ = false, gives_values_ = false;
   std::vector<std::uint8_t> rows_;  // one, or all of an interlaced image
   char message_[128] = "";
 };

@@ -24,13 +24,18 @@ class PnmReader final : public ImageReader {
   }
 
   void scale_grey() override { scales_ = true; }
+  bool give_values() override { return gives_values_ = channels_ == 1; }
 
   void read(const ImageBox& box, const RowConsumer& consumer) override {
     std::vector<std::uint8_t> row(static_cast<std::size_t>(box.width + 1) * 4);  // [width + 1, 4]
     const std::int64_t pixel_bytes = channels_ * value_bytes();
     for (std::int64_t y = box.top; y < box.top + box.height; ++y) {
       const std::uint8_t* from = file_.data() + at_ + (y * width() + box.left) * pixel_bytes;
-      for (std::int64_t x = 0; x < box.width; ++x, from += pixel_bytes)
+      for (std::int64_t x = 0; x < box.width && gives_values_; ++x, from += pixel_bytes) {
+        row[static_cast<std::size_t>(x * 4)] = from[value_bytes() - 1];
+        row[static_cast<std::size_t>(x * 4 + 1)] = value_bytes() == 2 ? from[0] : 0;
+      }
+      for (std::int64_t x = 0; x < box.width && !gives_values_; ++x, from += pixel_bytes)
         for (std::int64_t c = 0; c < 3; ++c)
           row[static_cast<std::size_t>(x * 4 + c)] = pixel(from + (channels_ == 3 ? c : 0) * value_bytes());
       consumer(row.data());
@@ -66,7 +71,7 @@ class PnmReader final : public ImageReader {
   File file_;
   std::size_t at_ = 2;  // position in the header, then the start of the pixels
   std::int64_t channels_, largest_ = 0;
-  bool scales_ = false;
+  bool scales_ = false, gives_values_ = false;
 };
 
 }  // namespace

@@ -1,0 +1,202 @@
+// The data set of images and masks in folders, on disk or in a tar archive: the layouts of ADE20K, VOC, Cityscapes and
+// others.
+#include "core/error.h"
+#include "data/class_names.h"
+#include "data/encoded_images.h"
+#include "data/labels.h"
+#include "data/permutation.h"
+#include "data/segmentation/mask_check.h"
+#include "data/segmentation/mask_layout.h"
+#include "data/segmentation/mask_values.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace lacuna {
+namespace {
+
+struct MaskFolderOptions {
+  std::string validation;
+  double val_fraction = usual_fraction;
+  std::string labels, list;
+  MaskValueOptions values{};
+  MaskSize mask_size = MaskSize::same;
+
+  static Fields fields() {
+    using O = MaskFolderOptions;
+    return Fields{field("validation", &O::validation, is_path,
+                        "folder or archive to evaluate on; empty: `val`, `test` or the like in data.path"),
+                  field("val_fraction", &O::val_fraction, val_fractions,
+                        "fraction of the images held out for evaluation, by the names and data.seed, if there is no "
+                        "folder for it"),
+                  field("labels", &O::labels, PathKind::if_text_file,
+                        "names of the classes in the order of their labels, as `road, car`, or a file `.txt` with one "
+                        "per line; empty: those of the layout, or of `classes.txt`"),
+                  field("list", &O::list,
+                        "VOC: the list of ImageSets/Segmentation to train on, as `trainaug`; empty: "
+                        "`train`")} +
+           rows_of(&O::values) +
+           Fields{field("mask_size", &O::mask_size,
+                        "masks of another size than their images: `same` refuses them, `resize` takes the nearest "
+                        "pixels")};
+  }
+};
+
+/// A layout with all that reading its masks needs.
+struct Opened {
+  MaskLayout layout;
+  MaskReading reading;
+  std::vector<std::string> classes;  // names; empty: numbers
+  std::string description;
+};
+
+/// Renumbers the labels where `names` are the classes of the layout in another order.
+void reorder(const std::vector<std::string>& names, const std::vector<std::string>& own, MaskLabels& labels) {
+  if (own.empty() || names.size() < own.size()) return;
+  const ClassIndex index(names);
+  std::vector<std::int64_t> numbers;
+  for (const std::string& name : own) {
+    const auto found = index.find(name);
+    if (!found) return;  // other names
+    numbers.push_back(*found);
+  }
+  labels.renumber(numbers);
+}
+
+std::shared_ptr<const Opened> open_files(const DatasetOptions& options, const MaskFolderOptions& own) {
+  MaskLayout layout =
+      find_masks({.path = options.path,
+                  .validation = own.validation,
+                  .list = own.list,
+                  .hold_out = {options.hold_out, own.val_fraction, options.seed, options.held_out_before},
+                  .files = options.files});
+  const bool zero_is_ignored = own.values.zero_label == ZeroLabel::ignored ||
+                               (own.values.zero_label == ZeroLabel::automatic && layout.kind.zero_is_ignored);
+  MaskReading reading{.labels = MaskLabels(own.values, layout.kind.labels, zero_is_ignored),
+                      .colors = MaskColors(own.values.colors),
+                      .size = own.mask_size};
+  const std::vector<std::string>& of_files =
+      reading.colors.names().empty() ? layout.kind.classes : reading.colors.names();
+  std::vector<std::string> classes = class_names(own.labels);
+  reorder(classes, of_files, reading.labels);
+  if (classes.empty()) classes = of_files;
+  reading.classes = options.classes > 0 ? options.classes : std::ssize(classes);
+  if (reading.classes == 0) reading.classes = reading.colors.size();
+  if (reading.classes == 1) reject("data.labels: expected two classes at least, got {}", classes.front());
+  if (!classes.empty() && reading.classes != std::ssize(classes))
+    reject("data.classes is {}, but {} have names: {}", reading.classes, classes.size(), some_names(classes));
+  constexpr std::int64_t checked = 50, counted = 1000;
+  const bool counts = reading.classes == 0;
+  const MaskSurvey found = survey(reading, layout.train, counts ? counted : checked);
+  if (counts) reading.classes = std::ssize(found.pixels);
+  if (reading.classes < 2)
+    reject("{}: expected two classes at least, got one: all pixels of the masks are 0 or ignored ({})",
+           options.path.native(), reading.labels.description());
+  survey(reading, layout.validation, checked);
+  std::string description = fmt::format(
+      "{}; {} classes{}; {}{}", layout.description, reading.classes,
+      counts ? fmt::format(" as the largest of {} masks' labels says (data.labels names them)", found.masks) : "",
+      reading.labels.description().empty() ? "" : reading.labels.description() + "; ", describe(found, classes));
+  return std::make_shared<const Opened>(
+      Opened{std::move(layout), std::move(reading), std::move(classes), std::move(description)});
+}
+
+std::shared_ptr<const Opened> opened(const DatasetOptions& options) {
+  const auto own = read_options<MaskFolderOptions>("data set mask_folder", options.settings);
+  if (options.path.empty()) reject("data.path: expected a folder with images and masks, or a tar of it");
+  std::string name = fmt::format("{}\n{}\n{}\n{}\n{}", options.path.native(), options.classes, options.seed,
+                                 static_cast<int>(options.hold_out), fmt::ptr(options.held_out_before));
+  for (const auto& [key, value] : options.settings) name += fmt::format("\n{}: {}", key, to_yaml(value));
+  return options.files->get<Opened>(name, [&] { return open_files(options, own); });
+}
+
+DatasetInfo info_of(const DatasetOptions& options) {
+  DatasetInfo info{.name = "mask_folder", .mean = {0.485F, 0.456F, 0.406F}, .deviation = {0.229F, 0.224F, 0.225F}};
+  std::int64_t held = 0;
+  if (options.path.empty()) {  // ADE20K's size, which suffices for planning
+    constexpr std::int64_t ade_classes = 150, ade_training = 20'210, ade_validation = 2'000;
+    const auto own = read_options<MaskFolderOptions>("data set mask_folder", options.settings);
+    info.classes = class_names(own.labels);
+    held = options.split == Split::train ? ade_training : ade_validation;
+    const std::int64_t classes = options.classes > 0 ? options.classes : std::ssize(info.classes);
+    info.fields = encoded_image_fields(mask_field(classes > 0 ? classes : ade_classes, 0, 0));
+  } else {
+    const auto files = opened(options);
+    held = std::ssize((options.split == Split::train ? files->layout.train : files->layout.validation).pairs);
+    info.classes = files->classes;
+    info.held_out = files->layout.held_out;
+    info.fields = encoded_image_fields(mask_field(files->reading.classes, 0, 0));
+    info.description = options.split == Split::train ? files->description : "";
+    if (options.size() > held)
+      reject("data.{}: {} images were asked for, {} holds {}",
+             options.split == Split::train ? "train_size" : "val_size", options.size(), options.path.native(), held);
+  }
+  info.size = options.size() > 0 ? options.size() : held;
+  return info;
+}
+
+class MaskFolder final : public EncodedImages {
+ public:
+  explicit MaskFolder(const DatasetOptions& options)
+      : EncodedImages(info_of(options)),
+        files_(opened(options)),
+        split_(options.split == Split::train ? &files_->layout.train : &files_->layout.validation) {
+    if (size() < std::ssize(split_->pairs))
+      part_.emplace(std::ssize(split_->pairs), RandomStream{options.seed, 0, random_site("data/part")});
+  }
+  std::string origin(std::int64_t index) const override { return split_->tree->origin(pair_of(index).image); }
+
+ private:
+  const MaskPair& pair_of(std::int64_t index) const {
+    return split_->pairs[static_cast<std::size_t>(part_ ? (*part_)(index) : index)];
+  }
+
+  void read_file(std::int64_t index, Sample& sample) const override {
+    const MaskPair& pair = pair_of(index);
+    const auto bytes_of = [&](std::int32_t file, const std::function<Tensor(std::int64_t bytes)>& make) {
+      Tensor bytes;
+      split_->tree->read(file, [&](std::int64_t count) {
+        bytes = make(count);
+        return std::span(bytes.data<std::uint8_t>(), static_cast<std::size_t>(count));
+      });
+      return bytes;
+    };
+    const auto span_of = [](const Tensor& bytes) {
+      return std::span(bytes.data<const std::uint8_t>(), static_cast<std::size_t>(bytes.count()));
+    };
+    Tensor image = bytes_of(pair.image, [&](std::int64_t count) { return sample.make("images", {count}, DType::u8); });
+    const Tensor file = bytes_of(pair.mask, [&](std::int64_t count) { return sample.scratch({count}, DType::u8); });
+    const std::string name = find_field(info().fields, FieldKind::mask)->name;
+    try {
+      sample.set(name, read_mask(files_->reading, span_of(image), span_of(file),
+                                 [&](const Shape& shape, DType dtype) { return sample.make(name, shape, dtype); }));
+    } catch (const DamagedSample& error) {
+      reject_sample("the mask {}: {}", split_->tree->origin(pair.mask), error.what());
+    }
+    sample.set("images", std::move(image));
+  }
+
+  std::shared_ptr<const Opened> files_;
+  const MaskSplit* split_;
+  std::optional<Permutation> part_;
+};
+
+const RegisterDataset mask_folder("mask_folder",
+                                  {.describe = info_of,
+                                   .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                     return std::make_unique<MaskFolder>(options);
+                                   },
+                                   .options = MaskFolderOptions{},
+                                   .recognize =
+                                       [](const std::filesystem::path& path, OpenedFiles& files) {
+                                         std::error_code ignored;
+                                         if (!std::filesystem::is_directory(path, ignored)) return Recognition{};
+                                         return Recognition{.certainty = has_masks(path, files) ? 3 : 0};
+                                       }});
+
+}  // namespace
+}  // namespace lacuna

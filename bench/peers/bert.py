@@ -10,12 +10,12 @@ fastest and the median step, K what autograd holds of the first batch between fo
 parameters and buffers left out.
 """
 import argparse
-import resource
-import statistics
 import time
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification
+
+from steps import kept_bytes, print_line
 
 MODELS = {"bert_base": (768, 12, 12), "bert_large": (1024, 24, 16), "minilm": (384, 6, 12)}
 
@@ -52,23 +52,12 @@ def main():
     optimizer = torch.optim.AdamW(net.parameters(), lr=2e-5, weight_decay=0.0, fused=True)
     run = torch.compile(net) if a.compile else net
     data = list(batches(a))
-    owned = {t.untyped_storage().data_ptr() for t in [*net.parameters(), *net.buffers()]}
-    kept = {}
-
-    def note(tensor):
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in owned:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
 
     def loss_of(inputs, labels):
         with torch.autocast("cpu", torch.bfloat16, enabled=a.bf16):
             return run(**inputs, labels=labels).loss
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss = loss_of(*data[0])
-    loss.backward()
-    bytes_kept = sum(kept.values())
+    kept = kept_bytes([*net.parameters(), *net.buffers()], lambda: loss_of(*data[0]))
     seconds = []
     for step in range(a.steps + 2):
         begin = time.perf_counter()
@@ -78,10 +67,7 @@ def main():
             optimizer.step()
         if step >= 2:
             seconds.append(time.perf_counter() - begin)
-    samples = sum(len(labels) for _, labels in data)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{samples / min(seconds):.3f} samples/s best, {samples / statistics.median(seconds):.3f} median; "
-          f"kept {bytes_kept / 2**20:.1f} MiB; peak RSS {peak:.0f} MiB")
+    print_line(sum(len(labels) for _, labels in data), seconds, kept)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ MODEL is gcn (GCNConv with its normalisation cached) or gat (GATConv, `hidden` w
 of 0.5 between the layers, Adam. Prints one line with `X samples/s best, Y median; kept K MiB; peak RSS P MiB` in it, of steps.
 """
 import argparse
-import resource
-import statistics
 import time
 
 import torch
 import torch.nn.functional as F
 from torch_geometric.nn import GATConv, GCNConv
+
+from steps import kept_bytes, print_line
 
 NODES, PAIRS, FEATURES, CLASSES, TRAIN = 169343, 1157799, 128, 40, 90941
 
@@ -61,30 +61,19 @@ def main():
     x, labels = torch.randn(NODES, FEATURES), torch.randint(0, CLASSES, (NODES,))
     train = torch.randperm(NODES)[:TRAIN]
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
-    owned = {t.untyped_storage().data_ptr() for t in [*net.parameters(), *net.buffers(), x, edges, labels]}
-    kept = {}
 
-    def note(tensor):
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in owned:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+    def loss():
+        return F.cross_entropy(net(x, edges)[train], labels[train])
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss = F.cross_entropy(net(x, edges)[train], labels[train])
-    loss.backward()
-    bytes_kept = sum(kept.values())
-    del loss
+    kept = kept_bytes([*net.parameters(), *net.buffers(), x, edges, labels], loss)
     seconds = []
     for _ in range(a.steps):
         begin = time.perf_counter()
         optimizer.zero_grad()
-        F.cross_entropy(net(x, edges)[train], labels[train]).backward()
+        loss().backward()
         optimizer.step()
         seconds.append(time.perf_counter() - begin)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{a.model}: {1 / min(seconds):.4f} samples/s best, {1 / statistics.median(seconds):.4f} median; "
-          f"kept {bytes_kept / 2**20:.1f} MiB; peak RSS {peak:.0f} MiB")
+    print_line(1, seconds, kept)
 
 
 main()

@@ -12,12 +12,12 @@ of single bytes. `generate` goes on with a prompt of 64 ones, greedily, and prin
 prompt.
 """
 import argparse
-import resource
-import statistics
 import time
 
 import torch
 import transformers
+
+from steps import kept_bytes, print_line
 
 
 def drawn(name):
@@ -45,19 +45,7 @@ def step(a):
     optimizer = torch.optim.AdamW(trained, lr=1e-4, weight_decay=0.0, fused=True)
     run = torch.compile(net) if a.compile else net
     ids = torch.randint(0, vocabulary, (a.batch, a.length), generator=torch.Generator().manual_seed(1))
-    owned = {t.untyped_storage().data_ptr() for t in [*net.parameters(), *net.buffers()]}
-    kept = {}
-
-    def note(tensor):
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in owned:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss = run(input_ids=ids, labels=ids).loss
-    loss.backward()
-    bytes_kept = sum(kept.values())
+    kept = kept_bytes([*net.parameters(), *net.buffers()], lambda: run(input_ids=ids, labels=ids).loss)
     seconds = []
     for _ in range(a.steps + 2):
         begin = time.perf_counter()
@@ -66,9 +54,7 @@ def step(a):
         optimizer.step()
         seconds.append(time.perf_counter() - begin)
     seconds = seconds[2:]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{a.batch / min(seconds):.4f} samples/s best, {a.batch / statistics.median(seconds):.4f} median; "
-          f"kept {bytes_kept / 2**20:.1f} MiB; peak RSS {peak:.0f} MiB")
+    print_line(a.batch, seconds, kept)
 
 
 def write(a):

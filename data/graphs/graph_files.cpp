@@ -25,6 +25,8 @@ Fields GraphFileOptions::fields() {
 
 void for_csv_rows(std::string_view text,
                   const std::function<void(std::int64_t line, const std::vector<std::string_view>& cells)>& row) {
+  constexpr std::string_view mark = "\xef\xbb\xbf";  // of UTF-8, as Excel writes it
+  if (text.starts_with(mark)) text.remove_prefix(mark.size());
   std::vector<std::string_view> cells;
   for (std::int64_t line = 1; !text.empty(); ++line) {
     const std::size_t end = text.find('\n');
@@ -74,6 +76,19 @@ void set_labels(const std::vector<std::int64_t>& labels, const std::string& file
   graph.labels = Tensor::empty({std::ssize(labels)}, DType::i64, Device::cpu, Purpose::data);
   std::ranges::copy(labels, graph.labels.data<std::int64_t>());
   graph.classes = numbered_classes(classes);
+}
+
+namespace {
+
+std::string_view name_of_split(NodeSplit split) { return names_of(split)[static_cast<std::size_t>(split)].first; }
+
+}  // namespace
+
+void put_into(NodeSplit split, std::int64_t node, const std::string& file, NodeGraph& graph) {
+  NodeSplit& own = graph.split[static_cast<std::size_t>(node)];
+  if (own != NodeSplit::none && own != split)
+    reject("{}: node {} is in the split {} and in {}", file, node, name_of_split(own), name_of_split(split));
+  own = split;
 }
 
 void standardize(Standardize over, NodeGraph& graph) {
@@ -128,9 +143,7 @@ DatasetInfo describe_graph(std::string_view name, ReadGraph read, const DatasetO
   const NodeGraphShape shape = shape_of(*graph, options.split, own.evaluated);
   if (shape.counted == 0)
     reject("{}: expected nodes of the split {} with labels, got none", options.path.string(),
-           names_of(
-               NodeSplit())[static_cast<std::size_t>(options.split == Split::train ? NodeSplit::train : own.evaluated)]
-               .first);
+           name_of_split(options.split == Split::train ? NodeSplit::train : own.evaluated));
   return {.name = std::string(name),
           .size = 1,
           .fields = fields_of(shape),

@@ -34,6 +34,8 @@ std::int64_t whole_number_of(std::string_view cell, const std::string& file, std
 
 /// Sets labels i64 [V] from numbers, below 0: none, and the names of their classes. Refuses labels without an end.
 void set_labels(const std::vector<std::int64_t>& labels, const std::string& file, NodeGraph& graph);
+/// Sets the split of a node. Refuses a node that is in another one.
+void put_into(NodeSplit split, std::int64_t node, const std::string& file, NodeGraph& graph);
 void standardize(Standardize over, NodeGraph& graph);
 
 using ReadGraph = std::shared_ptr<const NodeGraph> (*)(const std::filesystem::path& folder,

@@ -37,18 +37,21 @@ class Columns {
   std::vector<std::string> names_;
 };
 
-void for_table(const fs::path& file,
+/// Calls `row` for each line behind the first, which names the columns, `needed` among them.
+void for_table(const fs::path& file, std::initializer_list<std::string_view> needed,
                const std::function<void(const Columns&, std::int64_t, const std::vector<std::string_view>&)>& row) {
   std::optional<Columns> columns;
   for_csv_rows(read_gzip(file, most_graph_bytes), [&](std::int64_t line, const std::vector<std::string_view>& cells) {
     if (!columns) {
       columns.emplace(cells, file.string());
+      for (const std::string_view name : needed) columns->at(name);
       return;
     }
     if (cells.size() != columns->names().size())
       reject("{}:{}: expected {} columns, got {}", file.string(), line, columns->names().size(), cells.size());
     row(*columns, line, cells);
   });
+  if (!columns) reject("{}: expected a line of names ({}), got an empty file", file.string(), fmt::join(needed, ","));
 }
 
 NodeSplit split_of(std::string_view cell, const std::string& file, std::int64_t line) {
@@ -82,21 +85,23 @@ std::shared_ptr<const NodeGraph> read_edge_list(const fs::path& folder, const Gr
   std::vector<std::string> labels;
   std::vector<float> values;
   std::size_t width = 0;
-  for_table(nodes_file, [&](const Columns& columns, std::int64_t line, const std::vector<std::string_view>& cells) {
-    const auto node = static_cast<std::int32_t>(labels.size());
-    const std::int64_t id = columns.find("id");
-    const std::string name = id < 0 ? std::to_string(node) : std::string(cells[static_cast<std::size_t>(id)]);
-    if (!numbers.emplace(name, node).second)
-      reject("{}:{}: node \"{}\" is there twice", nodes_file.string(), line, name);
-    labels.emplace_back(cells[columns.at("label")]);
-    graph->split.push_back(split_of(cells[columns.at("split")], nodes_file.string(), line));
-    width = 0;
-    for (std::size_t c = 0; c < cells.size(); ++c)
-      if (const std::string& column = columns.names()[c]; column != "id" && column != "label" && column != "split") {
-        values.push_back(static_cast<float>(number_of(cells[c], nodes_file.string(), line)));
-        ++width;
-      }
-  });
+  for_table(nodes_file, {"label", "split"},
+            [&](const Columns& columns, std::int64_t line, const std::vector<std::string_view>& cells) {
+              const auto node = static_cast<std::int32_t>(labels.size());
+              const std::int64_t id = columns.find("id");
+              const std::string name = id < 0 ? std::to_string(node) : std::string(cells[static_cast<std::size_t>(id)]);
+              if (!numbers.emplace(name, node).second)
+                reject("{}:{}: node \"{}\" is there twice", nodes_file.string(), line, name);
+              labels.emplace_back(cells[columns.at("label")]);
+              graph->split.push_back(split_of(cells[columns.at("split")], nodes_file.string(), line));
+              width = 0;
+              for (std::size_t c = 0; c < cells.size(); ++c)
+                if (const std::string& column = columns.names()[c];
+                    column != "id" && column != "label" && column != "split") {
+                  values.push_back(static_cast<float>(number_of(cells[c], nodes_file.string(), line)));
+                  ++width;
+                }
+            });
   const auto nodes = std::ssize(labels);
   std::error_code ignored;
   if (fs::exists(array, ignored) == (width > 0))
@@ -113,21 +118,27 @@ std::shared_ptr<const NodeGraph> read_edge_list(const fs::path& folder, const Gr
   }
   name_labels(labels, nodes_file.string(), *graph);
   Arcs arcs;
-  for_table(edges_file, [&](const Columns& columns, std::int64_t line, const std::vector<std::string_view>& cells) {
-    const auto node = [&](std::string_view column) {
-      const auto found = numbers.find(std::string(cells[columns.at(column)]));
-      if (found == numbers.end())
-        reject("{}:{}: node \"{}\" is not in nodes.csv", edges_file.string(), line, cells[columns.at(column)]);
-      return found->second;
-    };
-    arcs.from.push_back(node("source"));
-    arcs.to.push_back(node("target"));
-    if (const std::int64_t weight = columns.find("weight"); weight >= 0) {
-      const double value = number_of(cells[static_cast<std::size_t>(weight)], edges_file.string(), line);
-      if (value < 0) reject("{}:{}: expected a weight of 0 or more, got {}", edges_file.string(), line, value);
-      arcs.weights.push_back(static_cast<float>(value));
-    }
-  });
+  for_table(edges_file, {"source", "target"},
+            [&](const Columns& columns, std::int64_t line, const std::vector<std::string_view>& cells) {
+              const auto node = [&](std::string_view column) {
+                const auto found = numbers.find(std::string(cells[columns.at(column)]));
+                if (found == numbers.end())
+                  reject("{}:{}: node \"{}\" is not in nodes.csv", edges_file.string(), line,
+                         cells[columns.at(column)]);
+                return found->second;
+              };
+              if (columns.names().size() != (columns.find("weight") < 0 ? 2U : 3U))
+                reject("{}: expected the columns source, target and perhaps weight, got {}", edges_file.string(),
+                       fmt::join(columns.names(), ", "));
+              arcs.from.push_back(node("source"));
+              arcs.to.push_back(node("target"));
+              if (const std::int64_t weight = columns.find("weight"); weight >= 0) {
+                const double value = number_of(cells[static_cast<std::size_t>(weight)], edges_file.string(), line);
+                if (value < 0)
+                  reject("{}:{}: expected a weight of 0 or more, got {}", edges_file.string(), line, value);
+                arcs.weights.push_back(static_cast<float>(value));
+              }
+            });
   graph->edges = edges_of(std::move(arcs), nodes, options.undirected, edges_file.string(), 2);
   standardize(options.standardize, *graph);
   return graph;

@@ -15,6 +15,9 @@ Arcs read_matrix(const fs::path& file, std::int64_t nodes) {
   const std::map<std::string, NumpyArray> arrays = read_npz(file);
   if (!arrays.contains("indptr") || !arrays.contains("indices"))
     reject("{}: expected a matrix that scipy.sparse.save_npz has written as CSR", file.string());
+  if (const auto format = arrays.find("format"); format != arrays.end() && !format->second.bytes.starts_with("csr"))
+    reject("{}: expected a matrix of the format csr, got {}: scipy.sparse.save_npz(FILE, matrix.tocsr())",
+           file.string(), format->second.bytes);
   const std::vector<std::int64_t> starts = arrays.at("indptr").whole_numbers();
   Arcs arcs;
   arcs.from = arrays.at("indices").node_numbers();
@@ -33,15 +36,18 @@ Arcs read_matrix(const fs::path& file, std::int64_t nodes) {
 void read_saint_labels(const fs::path& file, std::int64_t nodes, NodeGraph& graph) {
   const nlohmann::json map = parse_json(read_text(file, most_graph_bytes), file.string());
   std::vector<std::int64_t> single(static_cast<std::size_t>(nodes), -1);
+  bool has_single = false;
   for (const auto& [key, value] : map.items()) {
     const std::int64_t node = whole_number_of(key, file.string(), 1);
     if (node < 0 || node >= nodes) reject("{}: expected nodes 0 to {}, got \"{}\"", file.string(), nodes - 1, key);
-    if (value.is_number_integer()) {
+    if (value.is_number_integer() && !graph.labels.defined()) {
       single[static_cast<std::size_t>(node)] = value.get<std::int64_t>();
+      has_single = true;
       continue;
     }
-    if (!value.is_array() || (graph.labels.defined() && graph.labels.shape()[1] != std::ssize(value)))
-      reject("{}: node {}: expected a class, or as many zeros and ones as other nodes have", file.string(), node);
+    if (!value.is_array() || has_single || (graph.labels.defined() && graph.labels.shape()[1] != std::ssize(value)))
+      reject("{}: node {}: expected a class, or as many zeros and ones as other nodes have, got {}", file.string(),
+             node, value.dump());
     if (!graph.labels.defined())
       graph.labels = Tensor::zeros({nodes, std::ssize(value)}, DType::f32, Device::cpu, Purpose::data);
     for (std::size_t c = 0; c < value.size(); ++c) {
@@ -79,7 +85,7 @@ std::shared_ptr<const NodeGraph> read_saint(const fs::path& folder, const GraphF
     for (const nlohmann::json& node : role[key]) {
       if (!node.is_number_integer() || node < 0 || node >= nodes)
         reject("{}: `{}`: expected nodes 0 to {}, got {}", roles.string(), key, nodes - 1, node.dump());
-      graph->split[node.get<std::size_t>()] = split;
+      put_into(split, node.get<std::int64_t>(), roles.string(), *graph);
     }
   }
   standardize(options.standardize, *graph);

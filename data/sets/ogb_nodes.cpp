@@ -60,7 +60,7 @@ std::shared_ptr<const NodeGraph> read_ogb(const fs::path& folder, const GraphFil
   std::vector<std::int64_t> labels;
   for_rows(of_labels, 1, [&](std::int64_t line, const std::vector<std::string_view>& cells) {
     const bool has_none = cells[0] == "nan";
-    labels.push_back(has_none ? -1 : static_cast<std::int64_t>(number_of(cells[0], of_labels.string(), line)));
+    labels.push_back(has_none ? -1 : whole_number_of(cells[0], of_labels.string(), line));
   });
   if (std::ssize(labels) != nodes)
     reject("{}: expected a label for each of {} nodes, got {}", of_labels.string(), nodes, labels.size());
@@ -71,7 +71,7 @@ std::shared_ptr<const NodeGraph> read_ogb(const fs::path& folder, const GraphFil
        {std::pair{"train", NodeSplit::train}, std::pair{"valid", NodeSplit::val}, std::pair{"test", NodeSplit::test}}) {
     const fs::path file = splits / (std::string(name) + ".csv.gz");
     for_rows(file, 1, [&](std::int64_t line, const std::vector<std::string_view>& cells) {
-      graph->split[static_cast<std::size_t>(node_of(cells[0], file, line))] = split;
+      put_into(split, node_of(cells[0], file, line), file.string(), *graph);
     });
   }
   standardize(options.standardize, *graph);

@@ -26,8 +26,9 @@ std::array<std::pair<std::string_view, Like>, 5> names_of(Like) {
 /// As published: entries of the adjacency matrix, both directions of an edge.
 struct GraphSize {
   std::int64_t nodes, entries, features, classes, train, val;
-  double alike;  // the share of edges that join nodes of one class
+  double homophily;
   bool several = false;
+  double separation = 2;
 };
 GraphSize size_of_like(Like like) {
   switch (like) {
@@ -47,6 +48,7 @@ GraphSize size_of_like(Like like) {
 struct RandomGraphOptions : NodeGraphOptions {
   Like like = Like::arxiv;
   std::int64_t nodes = 0, edges = 0;
+  double homophily = 0, separation = 2;
 
   static Fields fields() {
     using R = RandomGraphOptions;
@@ -54,7 +56,11 @@ struct RandomGraphOptions : NodeGraphOptions {
            Fields{field("like", &R::like, "the graph whose size, features and classes it has; reddit is GraphSAINT's"),
                   field("nodes", &R::nodes, up_to(0x7fffffff), "number of nodes; 0: as the graph that it is like"),
                   field("edges", &R::edges, up_to(0x7fffffff),
-                        "entries of its adjacency matrix, two for an edge; 0: as many a node as that graph")};
+                        "entries of its adjacency matrix, two for an edge; 0: as many a node as that graph"),
+                  field("homophily", &R::homophily, up_to(1),
+                        "share of edges drawn between nodes of one class; 0: as that graph"),
+                  field("separation", &R::separation, up_to(1000),
+                        "distance of the mean features of a class from 0; each feature has noise of variance 1")};
   }
 };
 
@@ -71,6 +77,8 @@ GraphSize size_of(const RandomGraphOptions& options) {
     size.nodes = options.nodes;
   }
   if (options.edges > 0) size.entries = options.edges;
+  if (options.homophily > 0) size.homophily = options.homophily;
+  size.separation = options.separation;
   size.entries -= size.entries % 2;
   if (size.nodes < 4 * size.classes)
     reject("data.nodes: expected {} or more, four of each class, got {}", 4 * size.classes, size.nodes);
@@ -149,7 +157,7 @@ class Drawing {
             for (std::int64_t i = begin; i < end; ++i) {
               const auto first = static_cast<std::uint64_t>(4 * i);
               const std::int32_t a = all.draw(draws.uniform(first));
-              const bool alike = draws.uniform(first + 1) < static_cast<float>(size_.alike);
+              const bool alike = draws.uniform(first + 1) < static_cast<float>(size_.homophily);
               const std::int32_t b =
                   (alike ? of_class[static_cast<std::size_t>(class_of(a))] : all).draw(draws.uniform(first + 2));
               pairs[known + static_cast<std::size_t>(i)] =
@@ -176,7 +184,7 @@ class Drawing {
   /// N(0, 1), and for each class a centre at a distance that leaves classes to the neighbours to tell apart.
   Tensor draw_features() const {
     const std::int64_t width = size_.features;
-    const double apart = 2 / std::sqrt(static_cast<double>(width));
+    const double apart = size_.separation / std::sqrt(static_cast<double>(width));
     Tensor features = Tensor::empty({size_.nodes, width}, DType::f32, Device::cpu, Purpose::data);
     auto* const out = features.data<float>();
     const RandomStream centres = stream("centres"), noise = stream("features");
@@ -252,8 +260,8 @@ const RegisterDataset random_graph(
      .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
        const RandomGraphOptions own = read(options);
        const GraphSize size = size_of(own);
-       const std::string key =
-           fmt::format("random_graph {} {} {} {}", static_cast<int>(own.like), size.nodes, size.entries, options.seed);
+       const std::string key = fmt::format("random_graph {} {} {} {} {} {}", static_cast<int>(own.like), size.nodes,
+                                           size.entries, size.homophily, size.separation, options.seed);
        const auto graph = options.files->get<NodeGraph>(key, [&] { return Drawing(size, options.seed).draw(); });
        return std::make_unique<NodeGraphDataset>(describe_random_graph(options), graph, options.split, own.evaluated);
      },

@@ -1,5 +1,6 @@
 // Classes of the nodes of a graph: cross entropy, or for several labels a node binary cross entropy, of the rows
 // `nodes` [M] of the output `logits` [V, C].
+#include "autograd/tape.h"
 #include "data/dataset.h"
 #include "models/prediction.h"
 #include "models/task.h"
@@ -49,16 +50,18 @@ class Nodes : public Task {
   double weight(const Batch& batch, TaskMode) const final { return static_cast<double>(batch["nodes"].count()); }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const final {
-    const Variable labels = batch.take("labels");
-    Variable nodes = batch.take("nodes", model.context().device);
-    if (nodes.tensor().count() == 0) reject("the split of the graph has no nodes with labels: expected one or more");
+    const Tensor labels = batch.take("labels").tensor(), nodes = batch.take("nodes", model.context().device).tensor();
+    if (nodes.count() == 0) reject("the split of the graph has no nodes with labels: expected one or more");
     Variable logits = model.forward(std::move(batch)).take("logits");
     const Shape all = logits.shape();
-    logits = apply(Embedding{.shape = all, .dtype = logits.dtype()}, std::move(logits), std::move(nodes), Variable());
+    logits = apply(Embedding{.shape = all, .dtype = logits.dtype()}, std::move(logits), Variable(nodes), Variable());
     const std::int64_t count = logits.tensor().rows();
     logits = logits.reshape({count, classes_});
+    const Tensor targets = targets_of(logits, labels);
     TaskResult result;
-    learn(std::move(logits), labels, mode, result);
+    learn(std::move(logits), labels, targets, mode, result);
+    // While `nodes` and `targets` are held here: they are data, whether or not an op keeps them.
+    if (Tape* const tape = Tape::current()) tape->finalize_released();
     return result;
   }
 
@@ -69,8 +72,11 @@ class Nodes : public Task {
   }
 
  private:
-  /// Sets loss and sums of logits [M, C] and labels [M], or [M, C].
-  virtual void learn(Variable logits, const Variable& labels, TaskMode mode, TaskResult& result) const = 0;
+  /// Labels [M], or [M, C], as the loss of logits [M, C] takes them, on their device.
+  virtual Tensor targets_of(const Variable& logits, const Tensor& labels) const = 0;
+  /// Sets loss and sums. labels: on the host.
+  virtual void learn(Variable logits, const Tensor& labels, const Tensor& targets, TaskMode mode,
+                     TaskResult& result) const = 0;
 
   std::int64_t classes_;
   bool several_;
@@ -84,11 +90,14 @@ class NodeClassification final : public Nodes {
   std::unique_ptr<Figures> figures() const override { return std::make_unique<ClassFigures>(data().classes); }
 
  private:
-  void learn(Variable logits, const Variable& labels, TaskMode mode, TaskResult& result) const override {
-    Variable placed = class_targets(logits, labels);
-    result.sums = accuracy_sums(logits.tensor(), placed.tensor(), metrics().size());
-    if (mode == TaskMode::evaluate) show(logits.tensor(), labels.tensor());
-    result.loss = cross_entropy(std::move(logits), std::move(placed), mode == TaskMode::train ? label_smoothing_ : 0);
+  Tensor targets_of(const Variable& logits, const Tensor& labels) const override {
+    return class_targets(logits, Variable(labels)).tensor();
+  }
+  void learn(Variable logits, const Tensor& labels, const Tensor& targets, TaskMode mode,
+             TaskResult& result) const override {
+    result.sums = accuracy_sums(logits.tensor(), targets, metrics().size());
+    if (mode == TaskMode::evaluate) show(logits.tensor(), labels);
+    result.loss = cross_entropy(std::move(logits), Variable(targets), mode == TaskMode::train ? label_smoothing_ : 0);
   }
 
   double label_smoothing_;
@@ -101,13 +110,15 @@ class NodeMultiLabel final : public Nodes {
   std::unique_ptr<Figures> figures() const override { return std::make_unique<LabelFigures>(data().classes); }
 
  private:
-  void learn(Variable logits, const Variable& labels, TaskMode mode, TaskResult& result) const override {
-    if (mode == TaskMode::evaluate) show(logits.tensor(), labels.tensor());
+  Tensor targets_of(const Variable& logits, const Tensor& labels) const override {
+    return on_device(labels, logits.device());
+  }
+  void learn(Variable logits, const Tensor& labels, const Tensor& targets, TaskMode mode,
+             TaskResult& result) const override {
+    if (mode == TaskMode::evaluate) show(logits.tensor(), labels);
     count_on_host(
-        logits.device(), [z = logits.tensor(), wanted = labels.tensor()] { return multi_label_sums(z, wanted); },
-        result);
-    const Device device = logits.device();
-    result.loss = apply(BinaryCrossEntropy{}, std::move(logits), Variable(on_device(labels.tensor(), device)));
+        logits.device(), [z = logits.tensor(), wanted = labels] { return multi_label_sums(z, wanted); }, result);
+    result.loss = apply(BinaryCrossEntropy{}, std::move(logits), Variable(targets));
   }
 };
 

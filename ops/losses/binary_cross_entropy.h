@@ -17,7 +17,8 @@ struct BinaryCrossEntropy {
 
   enum Input { logits, targets };
   static constexpr std::string_view name = "binary_cross_entropy";
-  static constexpr std::array saves{Save{.from = input(logits), .need = Need::exact, .for_grad_of = {logits}},
+  // The slope of sigmoid is a quarter at most, and so errors of logits shrink on their way into the gradient.
+  static constexpr std::array saves{Save{.from = input(logits), .need = Need::value, .for_grad_of = {logits}},
                                     Save{.from = input(targets), .need = Need::exact, .for_grad_of = {logits}}};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<BinaryCrossEntropy>& saved, Grads& grads) const;

@@ -81,7 +81,7 @@ bool read_part(std::string_view part, BlockString& to) {
     case 'c':
       return read_number(value, to.outputs) && to.outputs > 0 && to.outputs <= largest_extent;
     case 'e':
-      return read_number(value, to.expansion) && to.expansion > 0 && to.expansion <= 64;
+      return read_number(value, to.expansion) && to.expansion >= 1.0 / 64 && to.expansion <= 64;
     case 'n':
       return (to.curve = curve_of(value)).has_value();
     default:
@@ -105,8 +105,7 @@ std::optional<BlockString> read_block(const std::string& text, std::string& prob
     if (!read_part(part, block)) {
       problem = fmt::format(
           "`blocks`: {} in {} is unknown or out of range: expected r (repeats), k (odd kernel, at most 15), s (stride "
-          "1 "
-          "or 2), e (expansion), c (channels), se (share), nre, nr6, nhs, nsw, skip or noskip",
+          "1 or 2), e (expansion, 1/64 to 64), c (channels), se (share), nre, nr6, nhs, nsw, skip or noskip",
           part, text);
       return std::nullopt;
     }
@@ -136,6 +135,19 @@ std::vector<std::vector<BlockString>> read_stages(const std::string& text, std::
 std::int64_t round_to_8(double channels) {
   const auto rounded = std::max<std::int64_t>(8, static_cast<std::int64_t>(channels + 4) / 8 * 8);
   return static_cast<double>(rounded) < 0.9 * channels ? rounded + 8 : rounded;
+}
+
+/// Channels of the k×k convolution of a block whose input has `in`.
+std::int64_t inner_channels(const BlockString& block, std::int64_t in) {
+  using Kind = BlockString::Kind;
+  const bool expands = block.kind == Kind::inverted || block.kind == Kind::edge;
+  return expands ? round_to_8(static_cast<double>(in) * block.expansion) : in;
+}
+/// Channels between the two layers of its squeeze; 0 if the share is too small.
+std::int64_t squeezed_channels(Form form, const BlockString& block, std::int64_t inner) {
+  const bool of_inner = form == Form::mobilenetv3;
+  const double reduced = static_cast<double>(inner) * (block.squeeze / (of_inner ? 1 : block.expansion));
+  return of_inner ? round_to_8(reduced) : static_cast<std::int64_t>(std::nearbyint(reduced));
 }
 
 Variable curve(Curve which, Variable x) {
@@ -226,9 +238,8 @@ class Block final : public Module {
                                                 in, out, window));
       if (!last) layers_.back()->curve = curve;
     };
-    const std::int64_t expanded = round_to_8(static_cast<double>(place.in) * form.expansion);
     const bool expands = form.kind == Kind::inverted || form.kind == Kind::edge;
-    const std::int64_t inner = expands ? expanded : place.in, out = form.outputs;
+    const std::int64_t inner = inner_channels(form, place.in), out = form.outputs;
     const Window window{.kernel = form.kernel, .stride = place.stride};
     const Window depthwise{.kernel = form.kernel, .stride = place.stride, .groups = inner};
     if (form.kind == Kind::plain) add("conv", place.in, out, window, false);
@@ -237,11 +248,8 @@ class Block final : public Module {
     if (form.kind == Kind::inverted || form.kind == Kind::separable) add("conv_dw", inner, inner, depthwise, false);
     if (form.squeeze > 0 && form.kind != Kind::plain) {
       squeezed_ = layers_.size();
-      const bool of_inner = options.form == Form::mobilenetv3;
-      const double share = form.squeeze / (of_inner ? 1 : form.expansion), reduced = static_cast<double>(inner) * share;
-      squeeze_.emplace(*this, "se", options, inner,
-                       of_inner ? round_to_8(reduced) : static_cast<std::int64_t>(std::nearbyint(reduced)),
-                       of_inner ? Curve::relu : curve);
+      squeeze_.emplace(*this, "se", options, inner, squeezed_channels(options.form, form, inner),
+                       options.form == Form::mobilenetv3 ? Curve::relu : curve);
     }
     if (form.kind == Kind::separable) add("conv_pw", inner, out, {}, true);
     if (expands) add("conv_pwl", inner, out, {}, true);
@@ -498,7 +506,17 @@ Fields EfficientNetOptions::fields() {
 
 void EfficientNetOptions::check(HyperProblems& problems) const {
   std::string problem;
-  efficientnet::read_stages(blocks, problem);
+  std::int64_t in = stem_size;
+  for (const std::vector<efficientnet::BlockString>& stage : efficientnet::read_stages(blocks, problem))
+    for (const efficientnet::BlockString& block : stage) {
+      for (const std::int64_t channels : {in, block.repeats > 1 ? block.outputs : in}) {
+        const std::int64_t inner = efficientnet::inner_channels(block, channels);
+        if (problem.empty() && block.squeeze > 0 && efficientnet::squeezed_channels(form, block, inner) < 1)
+          problem =
+              fmt::format("`blocks`: se{} leaves none of {} channels: expected a larger share", block.squeeze, inner);
+      }
+      in = block.outputs;
+    }
   if (!problem.empty()) problems.add("blocks", problem);
 }
 

@@ -260,8 +260,10 @@ class BudgetPlanner {
         .costs = costs_,
         .usual_sensitivity = error * error / code_variance(4),
         .noise_price = options_.noise_price};
-    if (measures && sensitivities_are_worth_it())
-      options.sensitivities = [&] { return measure_sensitivities(experiment_, measure); };
+    if (measures)
+      options.sensitivities = [&] {
+        return sensitivities_are_worth_it() ? measure_sensitivities(experiment_, measure) : MeasuredSensitivities();
+      };
     return lacuna::plan_memory(options);
   }
 

@@ -20,8 +20,8 @@ namespace {
   if (lacuna::detail::needs_avx2 && (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
                                      !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2")))
     refuse(
-        "lacuna: this build needs a processor with AVX2, FMA and BMI, which this one does not have. Build Lacuna from source with "
-        "-DLACUNA_ARCH=native\n");
+        "lacuna: this build needs a processor with AVX2, FMA and BMI, which this one does not have. Build Lacuna from "
+        "source with -DLACUNA_ARCH=native\n");
   if (lacuna::detail::needs_avx512 && !__builtin_cpu_supports("avx512bw"))
     refuse(
         "lacuna: this build needs a processor with AVX-512, which this one does not have. Build Lacuna from source "

@@ -327,8 +327,8 @@ int Run::train_and_summarize() {
                             damaged.files == 1 ? "" : "s", damaged.text));
   const std::string run = folder_->path().string();
   if (stopped) {
-    display_.print(fmt::format("stopped after step {}; `lacuna train --resume {}` continues",
-                               trainer_.progress().step, shell_word(run)));
+    display_.print(fmt::format("stopped after step {}; `lacuna train --resume {}` continues", trainer_.progress().step,
+                               shell_word(run)));
     return signal;
   }
   display_.print(closing_line());

@@ -106,9 +106,10 @@ class Preference final : public Task {
       for (const Parameter* const parameter : layer->adapter()->parameters()) own.insert(parameter);
     for (const Parameter* const parameter : model.parameters())
       if (parameter->trainable() && !own.contains(parameter))
-        reject("task preference: `{}` is trained, and the reference reads it too: freeze.train may name nothing beside "
-               "the adapters",
-               parameter->path());
+        reject(
+            "task preference: `{}` is trained, and the reference reads it too: freeze.train may name nothing beside "
+            "the adapters",
+            parameter->path());
   }
 
   /// Makes two sequences of each one of a batch that stands for samples of pairs, where memory is planned.

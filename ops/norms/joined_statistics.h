@@ -11,7 +11,8 @@ struct JoinedStatistics {
   double mean, variance;
 };
 
-/// Mean and variance of one channel over all ranks. of_ranks: the mean of rank r at 2 · r · stride, its variance `stride` behind it.
+/// Mean and variance of one channel over all ranks. of_ranks: the mean of rank r at 2 · r · stride, its variance
+/// `stride` behind it.
 template <class T>
 LACUNA_HOST_DEVICE JoinedStatistics joined_statistics(const T* of_ranks, std::int64_t ranks, std::int64_t stride) {
   double sum = 0, spread = 0;

@@ -25,13 +25,13 @@ std::vector<std::int64_t> kept(const Sampling& sampling, std::vector<double> log
 
 std::unique_ptr<Model> tiny_decoder(const std::vector<HyperParameter>& more = {}) {
   std::vector<HyperParameter> sizes{{"vocab_size", std::int64_t{23}},
-                                          {"hidden_size", std::int64_t{16}},
-                                          {"intermediate_size", std::int64_t{24}},
-                                          {"num_hidden_layers", std::int64_t{2}},
-                                          {"num_attention_heads", std::int64_t{4}},
-                                          {"num_key_value_heads", std::int64_t{2}},
-                                          {"max_position_embeddings", std::int64_t{32}},
-                                          {"initializer_range", 0.5}};
+                                    {"hidden_size", std::int64_t{16}},
+                                    {"intermediate_size", std::int64_t{24}},
+                                    {"num_hidden_layers", std::int64_t{2}},
+                                    {"num_attention_heads", std::int64_t{4}},
+                                    {"num_key_value_heads", std::int64_t{2}},
+                                    {"max_position_embeddings", std::int64_t{32}},
+                                    {"initializer_range", 0.5}};
   sizes.insert(sizes.end(), more.begin(), more.end());
   return build_model("decoder", sizes, {.training = false});
 }

@@ -158,7 +158,8 @@ TEST_CASE("cuda: replays of steps that quantize by draws have the bits of others
   for (const std::int64_t bits : {4, 8}) {
     CAPTURE(bits);
     check_equal({.model = vit_with_dropout(), .policy = "fixed", .policy_options = {{"bits", bits}}});
-    check_equal({.model = resnet(), .policy = "fixed", .policy_options = {{"bits", bits}}, .dtype = DType::bf16, .parts = 2});
+    check_equal(
+        {.model = resnet(), .policy = "fixed", .policy_options = {{"bits", bits}}, .dtype = DType::bf16, .parts = 2});
   }
 }
 

@@ -100,7 +100,8 @@ void read_rotary(const Config& c, DecoderOptions& o, double theta, double share 
   take(given.at("full_attention"));
   if (given.contains("sliding_attention")) {
     const Config local(given.at("sliding_attention"), c.file());
-    if (scaling_in(local.json(), c, "rope_parameters").kind != RotaryScaling::Kind::none) local.refuse("rope_type", "default for windows");
+    if (scaling_in(local.json(), c, "rope_parameters").kind != RotaryScaling::Kind::none)
+      local.refuse("rope_type", "default for windows");
     o.rope_local_theta = local.real("rope_theta", 0);
   }
 }

@@ -1,12 +1,14 @@
 #include "apps/command.h"
 #include "apps/config/schema.h"
 #include "apps/output/host.h"
+#include "apps/output/output.h"
 #include "apps/plugin.h"
 #include "apps/version.h"
 
 #include "core/error.h"
 #include "core/registry.h"
 #include "core/system_memory.h"
+#include "ops/cuda_libraries.h"
 
 #include <malloc.h>
 #include <CLI/CLI.hpp>
@@ -73,7 +75,12 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   CLI::App& app() { return app_; }
-  const std::function<ExitCode()>& chosen() const { return chosen_; }
+  /// Does what the words say, and tells what libraries did not compute.
+  ExitCode run() const {
+    const ExitCode code = chosen_();
+    for (const std::string& note : new_library_notes()) print_error(fmt::format("lacuna: note: {}\n", note));
+    return code;
+  }
 
   /// The problem with words that were not understood.
   std::string explain(const CLI::ParseError& error) const {
@@ -152,7 +159,7 @@ ExitCode run_command(std::vector<std::string> words, Host& host) {
   } catch (const CLI::ParseError& error) {
     reject("{}", line.explain(error));
   }
-  return line.chosen()();
+  return line.run();
 }
 
 ExitCode run_command_line(int argc, const char* const* argv) {
@@ -171,7 +178,7 @@ ExitCode run_command_line(int argc, const char* const* argv) {
     check_known(words.front());
     std::ranges::reverse(words);  // as CLI11 takes them
     line->app().parse(std::move(words));
-    return line->chosen()();
+    return line->run();
   } catch (const CLI::Success& asked) {  // for help, or the version
     return line->app().exit(asked);
   } catch (const CLI::ParseError& error) {

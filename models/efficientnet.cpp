@@ -109,6 +109,10 @@ std::optional<BlockString> read_block(const std::string& text, std::string& prob
           part, text);
       return std::nullopt;
     }
+  if (block.kind == BlockString::Kind::plain && block.squeeze > 0) {
+    problem = fmt::format("`blocks`: {} has se, which goes with ds, ir and er only", text);
+    return std::nullopt;
+  }
   if (block.outputs > 0) return block;
   problem = fmt::format("`blocks`: {} says no channels: expected c and a number", text);
   return std::nullopt;

@@ -83,6 +83,7 @@ TEST_CASE("EfficientNet: block strings that timm or Lacuna lacks are refused wit
   test::check_says(refusal("ds_c16_se0.01"), "se0.01");  // it would leave no channel
   test::check_says(refusal("ds_c16_se0.5; ir_r2_e6_c24_se0.25; ds_c1; ds_c8_se0.2"), "se0.2 ");
   test::check_says(refusal("ir_c16_e1e-300_se0.25"), "e1e-300");
+  test::check_says(refusal("cn_c16_se0.25"), "se");
   test::check_says(refusal("ds_c16_nmi"), "nmi");
   test::check_says(refusal("ds_r1_k3"), "channels");
   test::check_says(refusal("ds_c16;; ds_c16"), "without blocks");

@@ -97,7 +97,7 @@ Device gpu(int index) {
 
 }  // namespace
 
-TEST_CASE("nccl: the GPUs are joined once, before any tensor; a rank that fails leaves them without waiting") {
+TEST_CASE("nccl: the GPUs are joined once; a rank that fails leaves them without waiting") {
   test::NcclState& state = nccl();
   Host host(60);
   {

@@ -2,7 +2,10 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/planned_device.h"
+#include "ops/graphs/graph_product_cuda.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -20,6 +23,24 @@ Tensor starts_of(const Tensor& degrees, Device device) {
   start[0] = 0;
   for (std::int64_t v = 0; v < degrees.count(); ++v) start[v + 1] = start[v] + degree[v];
   return starts;
+}
+
+/// The pieces of nodes with many entries, where a cuda device computes: node and number within it, -1 behind the last.
+Tensor pieces_of(const EdgeLists& lists, Device device) {
+  if (!computes_on_cuda(device)) return {};
+  const bool planned = device == Device::meta;
+  const std::int64_t most = cuda::most_pieces(lists.nodes.count());
+  const Tensor pieces = Tensor::empty({most, 2}, DType::i32, planned ? device : Device::cpu, Purpose::data);
+  if (planned) return pieces;
+  auto* piece = pieces.data<std::int32_t>();
+  std::fill(piece, piece + 2 * most, -1);
+  const auto* const degree = lists.degrees.data<const std::int32_t>();
+  for (std::int64_t v = 0; v < lists.degrees.count(); ++v)
+    for (std::int32_t i = 0; degree[v] > cuda::entries_of_piece && i * cuda::entries_of_piece < degree[v]; ++i) {
+      *piece++ = static_cast<std::int32_t>(v);
+      *piece++ = i;
+    }
+  return pieces;
 }
 
 /// Refuses lists that contradict each other; on `meta` only their sizes are known.
@@ -80,11 +101,12 @@ GraphPtr Graph::make(const EdgeLists& incoming, const EdgeLists& outgoing, const
   const std::shared_ptr<Graph> made(new Graph());
   made->nodes_ = incoming.degrees.count();
   const Tensor starts = starts_of(incoming.degrees, device);
-  made->incoming_ = {on(device, starts), on(device, incoming.nodes)};
+  made->incoming_ = {on(device, starts), on(device, incoming.nodes), on(device, pieces_of(incoming, device))};
   made->scale_ = on(device, scale_of(starts, weights));
   made->weights_ = on(device, weights);
   if (outgoing.nodes.defined())
-    made->outgoing_ = {on(device, starts_of(outgoing.degrees, device)), on(device, outgoing.nodes)};
+    made->outgoing_ = {on(device, starts_of(outgoing.degrees, device)), on(device, outgoing.nodes),
+                       on(device, pieces_of(outgoing, device))};
   made->incoming_on_host_ = incoming;
   made->outgoing_on_host_ = outgoing;
   made->weights_on_host_ = weights;

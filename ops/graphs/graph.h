@@ -11,8 +11,9 @@ namespace lacuna {
 
 /// For each of V nodes the nodes at the other end of its edges.
 struct Neighbours {
-  Tensor starts;  // i64 [V + 1]: node v has the entries [starts[v], starts[v + 1])
-  Tensor nodes;   // i32 [E]
+  Tensor starts;    // i64 [V + 1]: node v has the entries [starts[v], starts[v + 1])
+  Tensor nodes;     // i32 [E]
+  Tensor pieces{};  // for cuda, i32 [pieces, 2]: the pieces of nodes with many entries (ops/graphs/edge_pieces.h)
 };
 
 /// Edges as a batch has them, on the host: how many each node has, i32 [V], and the other ends, i32 [E], node by node.

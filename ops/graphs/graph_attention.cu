@@ -1,10 +1,11 @@
-// Attention over the edges of a graph. A block has a node and a head, and its warps take the node's entries in turn.
-// Sums of threads and warps are added in order.
+// Attention over the edges of a graph. A block has a head and entries of a node, and its warps take the entries in
+// turn. Sums of threads, of warps and of a node's pieces are added in order.
 #include "ops/graphs/graph_attention_cuda.h"
 
 #include "core/math.h"
 #include "core/random.h"
 #include "ops/cuda/elements.h"
+#include "ops/graphs/edge_pieces.h"
 
 #include <cmath>
 
@@ -77,6 +78,30 @@ LACUNA_DEVICE void add_warps(const Block<K>& block, Eight& sum) {
     for (int i = 0; i < 8; ++i) sum[i] += sums[w][block.lane() * 8 + i];
 }
 
+/// Sets y, of the node or the piece, to Σ weight(n) · rows[n] over the entries, whose other end is n.
+template <class T, class K, class F>
+LACUNA_DEVICE void weigh_rows(const Block<K>& block, const GraphAttentionCall& what, const Entries& entries,
+                              std::int64_t head, const void* rows, const F& weight) {
+  for (std::int64_t first = 0; first < what.size; first += columns_at_once) {
+    const std::int64_t c = first + block.lane() * 8;
+    Eight total{};
+    for (std::int64_t e = entries.begin + block.warp(); e < entries.end; e += block.warps) {
+      const std::int64_t n = what.of.ends[e];
+      const float factor = weight(n);
+      const Eight row = head_at<T>(rows, n, head, what.heads, what.size, c);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) total[i] += factor * row[i];
+    }
+    add_warps(block, total);
+    if (block.warp() > 0) continue;
+    if (entries.is_piece())
+      set_head<float>(what.partial, entries.piece, head, what.heads, what.size, c, total);
+    else
+      set_head<T>(what.y, entries.node, head, what.heads, what.size, c, total);
+  }
+}
+
+/// A node's weights are exp(score - normalizer), those of a piece exp(score - its largest) until pieces are joined.
 template <class T>
 struct Attend {
   static constexpr int threads = attention_threads;
@@ -84,32 +109,49 @@ struct Attend {
   GraphAttentionCall what;
 
   LACUNA_DEVICE void operator()(const Block<Attend>& block) const {
-    const std::int64_t t = block.index() / what.heads, k = block.index() % what.heads;
-    const std::int64_t begin = what.of.starts[t], end = what.of.starts[t + 1];
+    const std::int64_t k = block.index() % what.heads;
+    Entries entries;
+    if (!entries_of(what.of, block.index() / what.heads, entries)) return;
+    const std::int64_t t = entries.node;
     const EdgeWeights edges(what, k);
     float largest = -INFINITY, sum = 0;
-    for (std::int64_t e = begin + block.thread(); e < end; e += threads)
+    for (std::int64_t e = entries.begin + block.thread(); e < entries.end; e += threads)
       largest = Larger{}(largest, edges.score(edges.raw(t, what.of.ends[e])));
     largest = joined_of_block(block, largest, block.shared().reduced, Larger{});
-    for (std::int64_t e = begin + block.thread(); e < end; e += threads)
+    for (std::int64_t e = entries.begin + block.thread(); e < entries.end; e += threads)
       sum += math::exp(edges.score(edges.raw(t, what.of.ends[e])) - largest);
     block.sync();
     sum = joined_of_block(block, sum, block.shared().reduced, Plus{});
-    const float normalizer = begin < end ? largest + logf(sum) : 0.0F;
-    if (block.thread() == 0) what.normalizers[t * what.heads + k] = normalizer;
-    for (std::int64_t first = 0; first < what.size; first += columns_at_once) {
-      const std::int64_t c = first + block.lane() * 8;
-      Eight total{};
-      for (std::int64_t e = begin + block.warp(); e < end; e += block.warps) {
-        const std::int64_t s = what.of.ends[e];
-        const float weight = math::exp(edges.score(edges.raw(t, s)) - normalizer) * edges.factor(t, s);
-        const Eight row = head_at<T>(what.h, s, k, what.heads, what.size, c);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) total[i] += weight * row[i];
-      }
-      add_warps(block, total);
-      if (block.warp() == 0) set_head<T>(what.y, t, k, what.heads, what.size, c, total);
+    const float normalizer = entries.begin < entries.end ? largest + logf(sum) : 0.0F;
+    const float base = entries.is_piece() ? largest : normalizer;
+    if (block.thread() == 0 && !entries.is_piece()) what.normalizers[t * what.heads + k] = normalizer;
+    if (block.thread() == 0 && entries.is_piece()) {
+      what.extremes[entries.piece * what.heads + k] = largest;
+      what.extremes[(what.of.pieces + entries.piece) * what.heads + k] = sum;
     }
+    weigh_rows<T>(block, what, entries, k, what.h,
+                  [&](std::int64_t s) { return math::exp(edges.score(edges.raw(t, s)) - base) * edges.factor(t, s); });
+  }
+};
+
+/// Sets the normalizers of nodes with pieces, and in place of each piece's largest score the factor of its sums. A
+/// thread has a node and a head.
+struct JoinNormalizers {
+  static constexpr int threads = 128;
+  GraphAttentionCall what;
+
+  LACUNA_DEVICE void operator()(const Block<JoinNormalizers>& block) const {
+    const std::int64_t at = block.global_thread(), heads = what.heads, first = at / heads, k = at % heads;
+    const std::int64_t count = first < what.of.pieces ? pieces_from(what.of, first) : 0;
+    if (count == 0) return;
+    float* const of_pieces = what.extremes + first * heads + k;
+    const float* const sums = of_pieces + what.of.pieces * heads;
+    float largest = -INFINITY, sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) largest = Larger{}(largest, of_pieces[i * heads]);
+    for (std::int64_t i = 0; i < count; ++i) sum += sums[i * heads] * math::exp(of_pieces[i * heads] - largest);
+    const float normalizer = largest + logf(sum);
+    what.normalizers[what.of.piece_nodes[2 * first] * heads + k] = normalizer;
+    for (std::int64_t i = 0; i < count; ++i) of_pieces[i * heads] = math::exp(of_pieces[i * heads] - normalizer);
   }
 };
 
@@ -126,6 +168,14 @@ LACUNA_DEVICE float dot_of_heads(const GraphAttentionCall& what, std::int64_t ta
   return sum_of_lanes(sum);
 }
 
+/// From the sums over a node's entries, as on the CPU.
+LACUNA_DEVICE inline void set_target_gradient(const GraphAttentionCall& what, std::int64_t target, std::int64_t head,
+                                              const double* terms) {
+  const double mean = terms[0] > 0 ? terms[1] / terms[0] : 0;
+  what.means[target * what.heads + head] = static_cast<float>(mean);
+  what.dscores[target * what.heads + head] = static_cast<float>(terms[2] - mean * terms[3]);
+}
+
 template <class T>
 struct ByTarget {
   static constexpr int threads = attention_threads;
@@ -133,15 +183,17 @@ struct ByTarget {
   GraphAttentionCall what;
 
   LACUNA_DEVICE void operator()(const Block<ByTarget>& block) const {
-    const std::int64_t t = block.index() / what.heads, k = block.index() % what.heads;
-    const std::int64_t begin = what.of.starts[t], end = what.of.starts[t + 1];
+    const std::int64_t k = block.index() % what.heads;
+    Entries entries;
+    if (!entries_of(what.of, block.index() / what.heads, entries)) return;
+    const std::int64_t t = entries.node;
     const EdgeWeights edges(what, k);
-    double terms[4] = {};  // as on the CPU
-    for (std::int64_t e = begin + block.warp(); e < end; e += block.warps) {
+    double terms[4] = {};
+    for (std::int64_t e = entries.begin + block.warp(); e < entries.end; e += block.warps) {
       const std::int64_t s = what.of.ends[e];
       const float raw = edges.raw(t, s), weight = edges.weight(raw, t);
       const float product = weight * edges.factor(t, s) * dot_of_heads<T>(what, t, s, k, block.lane());
-      const float slope = edges.slope_at(raw) - edges.slope_at(edges.raw(t, what.of.ends[begin]));
+      const float slope = edges.slope_at(raw) - edges.slope_at(edges.raw(t, what.of.ends[what.of.starts[t]]));
       terms[0] += static_cast<double>(weight);
       terms[1] += static_cast<double>(product);
       terms[2] += static_cast<double>(product * slope);
@@ -153,9 +205,24 @@ struct ByTarget {
     if (block.thread() > 0) return;
     for (int w = 1; w < block.warps; ++w)
       for (int i = 0; i < 4; ++i) terms[i] += block.shared().terms[w][i];
-    const double mean = terms[0] > 0 ? terms[1] / terms[0] : 0;
-    what.means[t * what.heads + k] = static_cast<float>(mean);
-    what.dscores[t * what.heads + k] = static_cast<float>(terms[2] - mean * terms[3]);
+    if (!entries.is_piece()) return set_target_gradient(what, t, k, terms);
+    for (int i = 0; i < 4; ++i) what.terms[(entries.piece * what.heads + k) * 4 + i] = terms[i];
+  }
+};
+
+/// A thread has a node with pieces and a head.
+struct JoinTargets {
+  static constexpr int threads = 128;
+  GraphAttentionCall what;
+
+  LACUNA_DEVICE void operator()(const Block<JoinTargets>& block) const {
+    const std::int64_t at = block.global_thread(), first = at / what.heads, k = at % what.heads;
+    const std::int64_t count = first < what.of.pieces ? pieces_from(what.of, first) : 0;
+    if (count == 0) return;
+    double terms[4] = {};
+    for (std::int64_t p = first; p < first + count; ++p)
+      for (int i = 0; i < 4; ++i) terms[i] += what.terms[(p * what.heads + k) * 4 + i];
+    set_target_gradient(what, what.of.piece_nodes[2 * first], k, terms);
   }
 };
 
@@ -166,11 +233,13 @@ struct BySource {
   GraphAttentionCall what;
 
   LACUNA_DEVICE void operator()(const Block<BySource>& block) const {
-    const std::int64_t s = block.index() / what.heads, k = block.index() % what.heads;
-    const std::int64_t begin = what.of.starts[s], end = what.of.starts[s + 1];
+    const std::int64_t k = block.index() % what.heads;
+    Entries entries;
+    if (!entries_of(what.of, block.index() / what.heads, entries)) return;
+    const std::int64_t s = entries.node;
     const EdgeWeights edges(what, k);
     float dscore = 0;
-    for (std::int64_t e = begin + block.warp(); e < end; e += block.warps) {
+    for (std::int64_t e = entries.begin + block.warp(); e < entries.end; e += block.warps) {
       const std::int64_t t = what.of.ends[e];
       const float raw = edges.raw(t, s);
       const float product = edges.factor(t, s) * dot_of_heads<T>(what, t, s, k, block.lane());
@@ -180,22 +249,12 @@ struct BySource {
     block.sync();
     if (block.thread() == 0) {
       for (int w = 1; w < block.warps; ++w) dscore += block.shared().reduced[w];
-      what.dscores[s * what.heads + k] = dscore;
+      (entries.is_piece() ? what.partial_dscores + entries.piece * what.heads : what.dscores + s * what.heads)[k] =
+          dscore;
     }
     if (what.y == nullptr) return;
-    for (std::int64_t first = 0; first < what.size; first += columns_at_once) {
-      const std::int64_t c = first + block.lane() * 8;
-      Eight total{};
-      for (std::int64_t e = begin + block.warp(); e < end; e += block.warps) {
-        const std::int64_t t = what.of.ends[e];
-        const float weight = edges.weight(edges.raw(t, s), t) * edges.factor(t, s);
-        const Eight row = head_at<T>(what.dy, t, k, what.heads, what.size, c);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) total[i] += weight * row[i];
-      }
-      add_warps(block, total);
-      if (block.warp() == 0) set_head<T>(what.y, s, k, what.heads, what.size, c, total);
-    }
+    weigh_rows<T>(block, what, entries, k, what.dy,
+                  [&](std::int64_t t) { return edges.weight(edges.raw(t, s), t) * edges.factor(t, s); });
   }
 };
 
@@ -255,19 +314,44 @@ struct SumScoredRows {
 
 template <template <class> class K>
 void run_for_heads(Stream stream, DType type, const GraphAttentionCall& what) {
-  with_cuda_type(type, [&]<class T>(Type<T>) { run(stream, what.of.nodes * what.heads, K<T>{what}); });
+  with_cuda_type(type, [&]<class T>(Type<T>) { run(stream, items_of(what.of) * what.heads, K<T>{what}); });
+}
+template <class K>
+void run_for_pieces(Stream stream, const GraphAttentionCall& what) {
+  if (what.of.pieces > 0) run(stream, divide_up(what.of.pieces * what.heads, K::threads), K{what});
+}
+JoinPieces sums_of_rows(const GraphAttentionCall& what) {
+  return {.of = what.of,
+          .partial = what.partial,
+          .factors = what.extremes,
+          .scale = nullptr,
+          .y = what.y,
+          .heads = what.heads,
+          .size = what.size};
 }
 
 }  // namespace
 
 void attend_to_neighbours(Stream stream, DType type, const GraphAttentionCall& what) {
   run_for_heads<Attend>(stream, type, what);
+  run_for_pieces<JoinNormalizers>(stream, what);
+  join_pieces(stream, type, sums_of_rows(what));
 }
 void attention_by_target(Stream stream, DType type, const GraphAttentionCall& what) {
   run_for_heads<ByTarget>(stream, type, what);
+  run_for_pieces<JoinTargets>(stream, what);
 }
 void attention_by_source(Stream stream, DType type, const GraphAttentionCall& what) {
   run_for_heads<BySource>(stream, type, what);
+  join_pieces(stream, DType::f32,
+              {.of = what.of,
+               .partial = what.partial_dscores,
+               .factors = nullptr,
+               .scale = nullptr,
+               .y = what.dscores,
+               .heads = what.heads,
+               .size = 1});
+  if (what.y != nullptr) join_pieces(stream, type, sums_of_rows(what));
 }
 void make_node_scores(Stream stream, DType type, const NodeScoreCall& what) {
   with_cuda_type(type, [&]<class T>(Type<T>) {

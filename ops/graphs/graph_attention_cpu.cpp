@@ -20,6 +20,18 @@ void prefetch(const T* row, std::int64_t width) {
   for (std::int64_t b = 0; b < width * static_cast<std::int64_t>(sizeof(T)); b += 64) __builtin_prefetch(bytes + b);
 }
 
+/// Calls f(n, row of n) for the entries of a node, whose other ends are n: rows of `width` elements.
+template <class T, class F>
+void for_entries(const Neighbours& of, std::int64_t node, const T* rows, std::int64_t width, const F& f) {
+  const auto* const starts = of.starts.data<const std::int64_t>();
+  const auto* const ends = of.nodes.data<const std::int32_t>();
+  const auto row = [&](std::int64_t e) { return rows + std::int64_t{ends[e]} * width; };
+  for (std::int64_t e = starts[node]; e < starts[node + 1]; ++e) {
+    if (e + entries_ahead < starts[node + 1]) prefetch(row(e + entries_ahead), width);
+    f(std::int64_t{ends[e]}, row(e));
+  }
+}
+
 /// a · b.
 template <class A, class B>
 auto dot(const A* a, const B* b, std::int64_t count) {
@@ -107,16 +119,13 @@ const RegisterKernel cpu_forward{
               normalizers[t * heads + k] = starts[t] < starts[t + 1] ? largest + std::log(sum) : C(0);
             }
             std::ranges::fill(sums, C(0));
-            for (std::int64_t e = starts[t]; e < starts[t + 1]; ++e) {
-              if (e + entries_ahead < starts[t + 1])
-                prefetch(from + std::int64_t{nodes[e + entries_ahead]} * width, width);
-              edges.draw(t, nodes[e], factors.data());
-              const T* const row = from + std::int64_t{nodes[e]} * width;
+            for_entries(incoming, t, from, width, [&](std::int64_t source, const T* row) {
+              edges.draw(t, source, factors.data());
               for (std::int64_t k = 0; k < heads; ++k) {
-                const C weight = math::exp(edges.score(edges.raw(t, nodes[e], k)) - normalizers[t * heads + k]);
+                const C weight = math::exp(edges.score(edges.raw(t, source, k)) - normalizers[t * heads + k]);
                 add(row + k * size, weight * factors[static_cast<std::size_t>(k)], size, sums.data() + k * size);
               }
-            }
+            });
             for (std::int64_t c = 0; c < width; ++c)
               to[t * width + c] = static_cast<T>(sums[static_cast<std::size_t>(c)]);
           }
@@ -148,13 +157,10 @@ const RegisterKernel cpu_by_target{
           for (std::int64_t t = begin; t < end; ++t) {
             std::ranges::fill(sums, Sums{});
             const T* const gradient = gradients + t * width;
-            for (std::int64_t e = starts[t]; e < starts[t + 1]; ++e) {
-              if (e + entries_ahead < starts[t + 1])
-                prefetch(from + std::int64_t{nodes[e + entries_ahead]} * width, width);
-              edges.draw(t, nodes[e], factors.data());
-              const T* const row = from + std::int64_t{nodes[e]} * width;
+            for_entries(incoming, t, from, width, [&](std::int64_t source, const T* row) {
+              edges.draw(t, source, factors.data());
               for (std::int64_t k = 0; k < heads; ++k) {
-                const C raw = edges.raw(t, nodes[e], k);
+                const C raw = edges.raw(t, source, k);
                 const C weight = math::exp(edges.score(raw) - normalizers[t * heads + k]);
                 const C product =
                     weight * factors[static_cast<std::size_t>(k)] * dot(row + k * size, gradient + k * size, size);
@@ -165,7 +171,7 @@ const RegisterKernel cpu_by_target{
                 sum.sloped += static_cast<double>(product * slope);
                 sum.slopes += static_cast<double>(weight * slope);
               }
-            }
+            });
             for (std::int64_t k = 0; k < heads; ++k) {
               const Sums& sum = sums[static_cast<std::size_t>(k)];
               const double mean = sum.weights > 0 ? sum.mean / sum.weights : 0;
@@ -183,7 +189,6 @@ const RegisterKernel cpu_by_source{
        const Tensor& dy, const Tensor& means, const Tensor& dsources, const Tensor& dh) {
       const std::int64_t heads = how.heads, width = h.shape().back(), size = width / heads;
       const auto* const starts = outgoing.starts.data<const std::int64_t>();
-      const auto* const nodes = outgoing.nodes.data<const std::int32_t>();
       with_float_type(h.dtype(), [&]<class T>(Type<T>) {
         using C = Compute<T>;
         const Edges<C> edges(how, scores);
@@ -196,13 +201,10 @@ const RegisterKernel cpu_by_source{
           for (std::int64_t s = begin; s < end; ++s) {
             std::ranges::fill(sums, C(0));
             std::ranges::fill(of_heads, C(0));
-            for (std::int64_t e = starts[s]; e < starts[s + 1]; ++e) {
-              const std::int64_t t = nodes[e];
-              if (e + entries_ahead < starts[s + 1])
-                prefetch(gradients + std::int64_t{nodes[e + entries_ahead]} * width, width);
+            for_entries(outgoing, s, gradients, width, [&](std::int64_t t, const T* row) {
               edges.draw(t, s, factors.data());
               for (std::int64_t k = 0; k < heads; ++k) {
-                const T* const gradient = gradients + t * width + k * size;
+                const T* const gradient = row + k * size;
                 const C raw = edges.raw(t, s, k);
                 const C weight = math::exp(edges.score(raw) - normalizers[t * heads + k]);
                 const C factor = factors[static_cast<std::size_t>(k)];
@@ -210,7 +212,7 @@ const RegisterKernel cpu_by_source{
                 of_heads[static_cast<std::size_t>(k)] += weight * (product - mean[t * heads + k]) * edges.slope_at(raw);
                 if (to != nullptr) add(gradient, weight * factor, size, sums.data() + k * size);
               }
-            }
+            });
             for (std::int64_t k = 0; k < heads; ++k)
               dsources.data<C>()[s * heads + k] = of_heads[static_cast<std::size_t>(k)];
             for (std::int64_t c = 0; c < width && to != nullptr; ++c)

@@ -1,15 +1,17 @@
 #include "ops/graphs/graph_attention_cuda.h"
 
 #include "core/backend.h"
+#include "core/planned_device.h"
 #include "ops/cuda/block_sums.h"
 #include "ops/graphs/graph_attention_kernels.h"
+#include "ops/graphs/graph_on_cuda.h"
 
 namespace lacuna {
 namespace {
 
 cuda::GraphAttentionCall call_of(const EdgeAttention& how, const Neighbours& of, const NodeScores& scores,
                                  const Tensor& h) {
-  return {.of = {of.starts.data<const std::int64_t>(), of.nodes.data<const std::int32_t>(), of.starts.count() - 1},
+  return {.of = on_device(of),
           .targets = scores.targets.data<const float>(),
           .sources = scores.sources.data<const float>(),
           .normalizers = scores.normalizers.data<float>(),
@@ -18,6 +20,10 @@ cuda::GraphAttentionCall call_of(const EdgeAttention& how, const Neighbours& of,
           .y = nullptr,
           .dscores = nullptr,
           .means = nullptr,
+          .partial = nullptr,
+          .extremes = nullptr,
+          .terms = nullptr,
+          .partial_dscores = nullptr,
           .heads = how.heads,
           .size = h.shape().back() / how.heads,
           .slope = static_cast<float>(how.slope),
@@ -26,31 +32,47 @@ cuda::GraphAttentionCall call_of(const EdgeAttention& how, const Neighbours& of,
           .stream = how.stream};
 }
 
-const RegisterKernel cuda_forward{graph_attention_forward, DeviceKind::cuda,
+const RegisterKernel cuda_forward{graph_attention_forward,
+                                  {DeviceKind::cuda, DeviceKind::meta},
                                   [](const EdgeAttention& how, const Neighbours& incoming, const NodeScores& scores,
                                      const Tensor& h, const Tensor& y) {
+                                    const Tensor partial = for_pieces(incoming, y.shape().back()),
+                                                 extremes = for_pieces(incoming, 2 * how.heads);
+                                    if (y.device() == Device::meta) return;
                                     cuda::GraphAttentionCall call = call_of(how, incoming, scores, h);
                                     call.y = y.raw();
+                                    call.partial = pointer<float>(partial);
+                                    call.extremes = pointer<float>(extremes);
                                     cuda::attend_to_neighbours(stream_of(y.device()), y.dtype(), call);
                                   }};
-const RegisterKernel cuda_by_target{graph_attention_by_target, DeviceKind::cuda,
+const RegisterKernel cuda_by_target{graph_attention_by_target,
+                                    {DeviceKind::cuda, DeviceKind::meta},
                                     [](const EdgeAttention& how, const Neighbours& incoming, const NodeScores& scores,
                                        const Tensor& h, const Tensor& dy, const Tensor& dtargets, const Tensor& means) {
+                                      const Tensor terms = for_pieces(incoming, 4 * how.heads, DType::f64);
+                                      if (dy.device() == Device::meta) return;
                                       cuda::GraphAttentionCall call = call_of(how, incoming, scores, h);
                                       call.dy = dy.data<const std::byte>();
                                       call.dscores = dtargets.data<float>();
                                       call.means = means.data<float>();
+                                      call.terms = pointer<double>(terms);
                                       cuda::attention_by_target(stream_of(dy.device()), dy.dtype(), call);
                                     }};
 const RegisterKernel cuda_by_source{
-    graph_attention_by_source, DeviceKind::cuda,
+    graph_attention_by_source,
+    {DeviceKind::cuda, DeviceKind::meta},
     [](const EdgeAttention& how, const Neighbours& outgoing, const NodeScores& scores, const Tensor& h,
        const Tensor& dy, const Tensor& means, const Tensor& dsources, const Tensor& dh) {
+      const Tensor partial = dh.defined() ? for_pieces(outgoing, dh.shape().back()) : Tensor(),
+                   partial_dscores = for_pieces(outgoing, how.heads);
+      if (dy.device() == Device::meta) return;
       cuda::GraphAttentionCall call = call_of(how, outgoing, scores, h);
       call.dy = dy.data<const std::byte>();
       call.y = dh.defined() ? dh.raw() : nullptr;
       call.dscores = dsources.data<float>();
       call.means = means.data<float>();
+      call.partial = pointer<float>(partial);
+      call.partial_dscores = pointer<float>(partial_dscores);
       cuda::attention_by_source(stream_of(dy.device()), dy.dtype(), call);
     }};
 
@@ -82,13 +104,17 @@ const RegisterKernel cuda_input_gradient{
       cuda::add_scored_vector(stream_of(dh.device()), dh.dtype(), call);
     }};
 const RegisterKernel cuda_vector_gradient{
-    node_scores_vector_gradient, DeviceKind::cuda,
+    node_scores_vector_gradient,
+    {DeviceKind::cuda, DeviceKind::meta},
     [](std::int64_t heads, const Tensor& dscores, const Tensor& h, const Tensor& dvector) {
+      if (!computes_on_cuda(h.device())) return;
+      const std::int64_t width = h.shape().back(),
+                         parts = std::max<std::int64_t>(1, std::min<std::int64_t>(h.rows(), 528));
+      const Tensor partial = Tensor::empty({parts, width}, DType::f32, h.device(), Purpose::workspace);
+      if (h.device() == Device::meta) return;
       cuda::NodeScoreCall call = scores_of(heads, h, dscores);
       call.h = h.data<const std::byte>();
-      call.parts = std::max<std::int64_t>(1, std::min<std::int64_t>(call.nodes, 528));
-      const std::int64_t width = h.shape().back();
-      const Tensor partial = Tensor::empty({call.parts, width}, DType::f32, h.device(), Purpose::workspace);
+      call.parts = parts;
       call.partial = partial.data<float>();
       const Stream stream = stream_of(h.device());
       cuda::sum_scored_rows(stream, h.dtype(), call);

@@ -18,6 +18,10 @@ struct GraphAttentionCall {
   const void *h, *dy;              // [nodes, heads · size]; dy: null in forward
   void* y;                         // [nodes, heads · size]; by source dh, which may be null
   float *dscores, *means;          // [nodes, heads]
+  float* partial;                  // [pieces, heads · size]: sums of rows; workspace
+  float* extremes;                 // forward: [2, pieces, heads]: largest scores, sums of exponentials; workspace
+  double* terms;                   // by target: [pieces, heads, 4]; workspace
+  float* partial_dscores;          // by source: [pieces, heads]; workspace
   std::int64_t heads, size;        // size: columns of a head
   float slope, kept_scale;
   std::uint32_t dropped_below;

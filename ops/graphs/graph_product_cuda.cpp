@@ -1,57 +1,57 @@
 #include "ops/graphs/graph_product_cuda.h"
 
 #include "core/backend.h"
+#include "ops/graphs/graph_on_cuda.h"
 #include "ops/graphs/graph_product_kernels.h"
 
 namespace lacuna {
 namespace {
 
-cuda::DeviceNeighbours on_device(const Neighbours& of) {
-  return {of.starts.data<const std::int64_t>(), of.nodes.data<const std::int32_t>(), of.starts.count() - 1};
-}
-template <class T>
-const T* pointer(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data<const T>() : nullptr;
-}
-
-const RegisterKernel cuda_product{graph_product, DeviceKind::cuda,
+const RegisterKernel cuda_product{graph_product,
+                                  {DeviceKind::cuda, DeviceKind::meta},
                                   [](const Neighbours& of, const Tensor& scale, const Tensor& values,
                                      const Tensor& places, const Tensor& x, const Tensor& y) {
+                                    const Tensor partial = for_pieces(of, y.shape().back());
+                                    if (y.device() == Device::meta) return;
                                     cuda::sum_neighbours(stream_of(y.device()), y.dtype(),
                                                          {.of = on_device(of),
-                                                          .scale = pointer<float>(scale),
-                                                          .values = pointer<float>(values),
-                                                          .places = pointer<std::int32_t>(places),
+                                                          .scale = pointer<const float>(scale),
+                                                          .values = pointer<const float>(values),
+                                                          .places = pointer<const std::int32_t>(places),
                                                           .x = x.data<const std::byte>(),
                                                           .rows = x.rows(),
                                                           .y = y.raw(),
-                                                          .width = y.shape().back()});
+                                                          .width = y.shape().back(),
+                                                          .partial = pointer<float>(partial)});
                                   }};
 const RegisterKernel cuda_value_gradient{
     graph_value_gradient, DeviceKind::cuda,
     [](const Neighbours& of, const Tensor& scale, const Tensor& x, const Tensor& dy, const Tensor& dvalues) {
       cuda::value_gradient(stream_of(dy.device()), dy.dtype(),
                            {.of = on_device(of),
-                            .scale = pointer<float>(scale),
+                            .scale = pointer<const float>(scale),
                             .x = x.data<const std::byte>(),
                             .dy = dy.data<const std::byte>(),
                             .dvalues = dvalues.data<float>(),
                             .width = dy.shape().back()});
     }};
-const RegisterKernel cuda_segment_sum{segment_sum, DeviceKind::cuda,
-                                      [](const Neighbours& of, const Tensor& x, const Tensor& y) {
-                                        cuda::DeviceNeighbours entries = on_device(of);
-                                        entries.ends = nullptr;
-                                        cuda::sum_neighbours(stream_of(y.device()), y.dtype(),
-                                                             {.of = entries,
-                                                              .scale = nullptr,
-                                                              .values = nullptr,
-                                                              .places = nullptr,
-                                                              .x = x.data<const std::byte>(),
-                                                              .rows = x.rows(),
-                                                              .y = y.raw(),
-                                                              .width = y.shape().back()});
-                                      }};
+const RegisterKernel cuda_segment_sum{
+    segment_sum, {DeviceKind::cuda, DeviceKind::meta}, [](const Neighbours& of, const Tensor& x, const Tensor& y) {
+      const Tensor partial = for_pieces(of, y.shape().back());
+      if (y.device() == Device::meta) return;
+      cuda::DeviceNeighbours entries = on_device(of);
+      entries.ends = nullptr;
+      cuda::sum_neighbours(stream_of(y.device()), y.dtype(),
+                           {.of = entries,
+                            .scale = nullptr,
+                            .values = nullptr,
+                            .places = nullptr,
+                            .x = x.data<const std::byte>(),
+                            .rows = x.rows(),
+                            .y = y.raw(),
+                            .width = y.shape().back(),
+                            .partial = pointer<float>(partial)});
+    }};
 const RegisterKernel cuda_segment_spread{segment_spread, DeviceKind::cuda,
                                          [](const Neighbours& of, const Tensor& y, const Tensor& x) {
                                            cuda::spread_to_entries(stream_of(y.device()), y.dtype(),

@@ -66,8 +66,16 @@ const RegisterSample products[] = {
     RegisterSample(product("graph_product, several threads", undirected(2001), true, 19, false)),
     RegisterSample(product("graph_product, weights, directed", directed(9, true), true, 6, false)),
     RegisterSample(product("graph_product, values", directed(9, false), false, 7, true)),
+    RegisterSample(product("graph_product, values, a hub", directed(2101, false), true, 3, true)),
     RegisterSample(product("graph_product, values, normalized", directed(12, false), true, 2, true))};
 
+const RegisterSample sum_of_hub({.name = "segment_sum, a hub",
+                                 .op = bound(SegmentSum{.graph = undirected(2101)}),
+                                 .inputs =
+                                     [](DType dtype) {
+                                       return std::vector{sample_values({2 * 2099 + 3, 3}, dtype, 1)};
+                                     },
+                                 .differentiable = {0}});
 const RegisterSample sums({.name = "segment_sum",
                            .op = bound(SegmentSum{.graph = undirected(8)}),
                            .inputs =
@@ -94,6 +102,8 @@ const RegisterSample attentions[] = {
     RegisterSample(attention("graph_attention", {.graph = undirected(9)}, 5)),
     RegisterSample(attention("graph_attention, heads, directed", {.graph = directed(8, false), .heads = 3}, 6)),
     RegisterSample(attention("graph_attention, several threads", {.graph = undirected(501), .heads = 2}, 34)),
+    RegisterSample(attention("graph_attention, a hub",
+                             {.graph = undirected(1101), .heads = 2, .dropout = 0.2, .stream = stream}, 6)),
     RegisterSample(attention("graph_attention, dropout",
                              {.graph = directed(11, false), .heads = 5, .slope = 0.1, .dropout = 0.4, .stream = stream},
                              10))};

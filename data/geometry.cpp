@@ -1,6 +1,7 @@
 #include "data/geometry.h"
 
 #include "core/error.h"
+#include "data/resize.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,19 +12,25 @@
 namespace lacuna {
 namespace {
 
-/// The source position of the pixel whose centre is at a whole position plus a half; −1: outside.
-std::int64_t source_of(std::int64_t position, std::int64_t begin, std::int64_t source, std::int64_t target) {
-  return position < 0 || position >= target ? -1 : begin + (2 * position + 1) * source / (2 * target);
+/// The source positions of a window's `count` positions from `corner` on; −1: outside.
+std::vector<std::int64_t> sources_of(std::int64_t corner, std::int64_t count, std::int64_t begin, std::int64_t source,
+                                     std::int64_t target) {
+  const std::vector<std::int64_t> nearest =
+      nearest_positions(source, target, std::clamp<std::int64_t>(corner + count, 0, target));
+  std::vector<std::int64_t> positions;
+  for (std::int64_t at = corner; at < corner + count; ++at)
+    positions.push_back(at < 0 || at >= target ? -1 : begin + nearest[static_cast<std::size_t>(at)]);
+  return positions;
 }
 
 /// Calls `pixel(i, source)` for each output pixel i, with the nearest source pixel or −1 outside of the image.
 void each_source(const View& view, const Move& move, auto&& pixel) {
-  std::vector<std::int64_t> columns(static_cast<std::size_t>(move.to.width));
-  for (std::int64_t x = 0; x < move.to.width; ++x)
-    columns[static_cast<std::size_t>(view.flip ? move.to.width - 1 - x : x)] =
-        source_of(view.left + x, view.box.left, view.box.width, view.width);
+  std::vector<std::int64_t> columns = sources_of(view.left, move.to.width, view.box.left, view.box.width, view.width);
+  if (view.flip) std::ranges::reverse(columns);
+  const std::vector<std::int64_t> rows =
+      sources_of(view.top, move.to.height, view.box.top, view.box.height, view.height);
   for (std::int64_t y = 0; y < move.to.height; ++y) {
-    const std::int64_t row = source_of(view.top + y, view.box.top, view.box.height, view.height);
+    const std::int64_t row = rows[static_cast<std::size_t>(y)];
     for (std::int64_t x = 0; x < move.to.width; ++x) {
       const std::int64_t column = columns[static_cast<std::size_t>(x)];
       pixel(y * move.to.width + x, row < 0 || column < 0 ? -1 : row * move.from.width + column);

@@ -127,18 +127,24 @@ std::array<std::pair<std::string_view, ResizeFilter>, 6> names_of(ResizeFilter) 
            {"lanczos", ResizeFilter::lanczos}}};
 }
 
+std::vector<std::int64_t> nearest_positions(std::int64_t source, std::int64_t target, std::int64_t count) {
+  const double scale = static_cast<double>(source) / static_cast<double>(target);
+  std::vector<std::int64_t> positions;
+  for (double at = scale * 0.5; std::ssize(positions) < count; at += scale)  // Pillow adds up the steps
+    positions.push_back(std::min(static_cast<std::int64_t>(at), source - 1));
+  return positions;
+}
+
 ResizeAxis::ResizeAxis(std::int64_t source, std::int64_t target, ResizeFilter filter, const AxisWindow& window)
     : shrinks_by_(source - target), begin_(source) {
   const double scale = static_cast<double>(source) / static_cast<double>(target);
   const double wide = std::max(scale, 1.0);
   const double support = support_of(filter) * wide;  // in source positions
-  std::vector<double> exact;                             // [taps]
+  std::vector<double> exact;                         // [taps]
   taps_.reserve(static_cast<std::size_t>(window.count));
   weights_.reserve(taps_.capacity() * static_cast<std::size_t>(std::ceil(support) * 2 + 1));
-  std::vector<std::int64_t> nearest;  // by position: Pillow adds up the steps
-  if (filter == ResizeFilter::nearest)
-    for (double at = scale * 0.5; std::ssize(nearest) < window.begin + window.count; at += scale)
-      nearest.push_back(std::min(static_cast<std::int64_t>(at), source - 1));
+  std::vector<std::int64_t> nearest;  // by position
+  if (filter == ResizeFilter::nearest) nearest = nearest_positions(source, target, window.begin + window.count);
   for (std::int64_t i = 0; i < window.count; ++i) {
     const std::int64_t position = window.begin + (window.reversed ? window.count - 1 - i : i);
     const double centre = (static_cast<double>(position) + 0.5) * scale;

@@ -11,6 +11,9 @@
 
 namespace lacuna {
 
+/// Pillow's NEAREST: the source position of each of the first `count` of `target` positions, which share `source`.
+std::vector<std::int64_t> nearest_positions(std::int64_t source, std::int64_t target, std::int64_t count);
+
 enum class ResizeFilter : std::uint8_t {
   bilinear,  // the triangle filter
   bicubic,   // Keys' cubic convolution with a = −1/2

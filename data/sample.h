@@ -59,10 +59,15 @@ class Sample {
 /// The image of a sample, as a transform sees it.
 class SampleImage {
  public:
-  /// `name`: the field of the image.
-  SampleImage(Sample& sample, std::string_view name) : sample_(&sample), name_(name) {}
+  /// `name`: the field of the image. `mask`: that of the classes of its pixels; null: it has none.
+  SampleImage(Sample& sample, std::string_view name, const SampleField* mask = nullptr)
+      : sample_(&sample), name_(name), mask_(mask) {}
 
   const Tensor& tensor() const { return (*sample_)[name_]; }
+  /// The field of the mask; null if there is none.
+  const SampleField* mask() const { return mask_; }
+  /// The mask, [H, W], as it is before the transform.
+  const Tensor& mask_values() const { return (*sample_)[mask_->name]; }
   /// Memory for a new value, as Sample::make.
   Tensor make(const Shape& shape, DType dtype) { return sample_->make(name_, shape, dtype); }
   void set(Tensor value) { sample_->set(name_, std::move(value)); }
@@ -71,6 +76,7 @@ class SampleImage {
  private:
   Sample* sample_;
   std::string_view name_;
+  const SampleField* mask_;
 };
 
 }  // namespace lacuna

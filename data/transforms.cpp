@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/schema_maps.h"
 #include "data/augment/augment.h"
+#include "data/images/scale_crop.h"
 #include "data/images/view.h"
 
 #include <fmt/ranges.h>
@@ -55,7 +56,7 @@ SampleFields describe(const Transforms& transforms, SampleFields fields) {
 void apply(const Transforms& transforms, const SampleFields& fields, Sample& sample, SampleRandom& random) {
   if (transforms.empty()) return;
   const bool followed = std::ranges::any_of(fields, follows_pixels, &SampleField::kind);
-  SampleImage image(sample, find_images(fields)->name);
+  SampleImage image(sample, find_images(fields)->name, find_field(fields, FieldKind::mask));
   for (const auto& transform : transforms) {
     const Geometry geometry = transform->apply(image, random);
     if (followed) follow(geometry, fields, sample);
@@ -152,10 +153,13 @@ std::array<std::pair<std::string_view, ExifUse>, 2> names_of(ExifUse) {
 std::array<std::pair<std::string_view, WideGrey>, 2> names_of(WideGrey) {
   return {{{"scale", WideGrey::scale}, {"clip", WideGrey::clip}}};
 }
+std::array<std::pair<std::string_view, PadColor>, 2> names_of(PadColor) {
+  return {{{"mean", PadColor::mean}, {"black", PadColor::black}}};
+}
 
 Fields TransformOptions::fields() {
   using T = TransformOptions;
-  const OnlyIf crops{"augment", {"random_resized_crop"}};
+  const OnlyIf crops{"augment", {"random_resized_crop"}}, scales{"augment", {"scale_crop"}};
   const auto names = []() -> Names {
     Names all;
     for (const Augmentation& augmentation : augmentations()) all.emplace_back(augmentation.name);
@@ -187,6 +191,15 @@ Fields TransformOptions::fields() {
              field("ratio", &T::ratio, between(0.001, 1000), ItemCount{2, 2}, augments, crops,
                    "smallest and largest aspect ratio"),
              field("hflip", &T::hflip, up_to(1), augments, OnlyIf{"augment", {}}, "probability of a horizontal flip"),
+             field("scale_to", &T::scale_to, between(1, 65536), ItemCount{0, 2}, augments, scales,
+                   "longer and shorter side into which images are fitted, times a ratio; empty: four times the model's "
+                   "shorter side, and this side"),
+             field("scale_ratio", &T::scale_ratio, between(0.01, 100), ItemCount{2, 2}, augments, scales,
+                   "smallest and largest of these ratios"),
+             field("cat_max_ratio", &T::cat_max_ratio, between(0.01, 1), augments, scales,
+                   "draw another crop, up to ten times, while one class has this part of the mask's pixels; 1: never"),
+             field("pad", &T::pad, augments, scales,
+                   "colour beside images that are smaller than the crop; their masks do not count there"),
              field("decode", &T::decode,
                    "JPEG decoding; `fast` decodes large images at 1/2, 1/4 or 1/8 size if they shrink at least twice "
                    "as far, which changes pixels"),
@@ -195,6 +208,21 @@ Fields TransformOptions::fields() {
                    "16-bit grey images: `scale` to 8 bits, or `clip` at 255, as Pillow's convert does")} +
          rows_of(&T::pixels);
 }
+
+namespace {
+
+std::shared_ptr<const Transform> scale_crop_of(const TransformOptions& options, const ViewOptions& view) {
+  const std::int64_t side = std::min(view.size.height, view.size.width);
+  const std::vector<std::int64_t>& to = options.scale_to;
+  return std::make_shared<ScaleCrop>(view, ScaleCrop::Ranges{.least_ratio = options.scale_ratio[0],
+                                                             .most_ratio = options.scale_ratio[1],
+                                                             .long_side = to.empty() ? 4 * side : std::ranges::max(to),
+                                                             .short_side = to.empty() ? side : std::ranges::min(to),
+                                                             .most_of_one_class = options.cat_max_ratio,
+                                                             .flip = options.hflip});
+}
+
+}  // namespace
 
 std::span<const Augmentation> augmentations() {
   static constexpr std::array table{
@@ -214,6 +242,7 @@ std::span<const Augmentation> augmentations() {
                                                          .flip = options.hflip});
                    },
                    [](const TransformOptions&) { return Transforms(); }},
+      Augmentation{"scale_crop", scale_crop_of, [](const TransformOptions&) { return Transforms(); }},
   };
   return table;
 }
@@ -222,7 +251,8 @@ namespace {
 
 void check(const TransformOptions& options) {
   check_values("data", options);
-  for (const auto& [key, range] : {std::pair{"scale", &options.scale}, std::pair{"ratio", &options.ratio}})
+  for (const auto& [key, range] : {std::pair{"scale", &options.scale}, std::pair{"ratio", &options.ratio},
+                                   std::pair{"scale_ratio", &options.scale_ratio}})
     if (range->front() <= 0 || range->front() > range->back())
       reject("data.{}: expected two numbers above 0, the smaller first, got [{}]", key, fmt::join(*range, ", "));
   if ((options.image_size.height == 0) != (options.image_size.width == 0))
@@ -246,12 +276,13 @@ std::shared_ptr<const Transform> view_of(const SampleFields& fields, const std::
       .interpolation = options.interpolation,
       .decode = {.apply_exif = options.exif == ExifUse::apply, .scale_grey = options.grey16 == WideGrey::scale},
       .fast = options.decode == Decoding::fast};
+  const bool pads_black = options.augment == "scale_crop" && options.pad == PadColor::black;
+  for (const float value : mean)
+    view.fill.push_back(pads_black ? std::uint8_t{0} : static_cast<std::uint8_t>(std::nearbyint(255 * value)));
   if (augmentation.view != nullptr) return augmentation.view(options, view);
   const CropMode mode = crop_mode_of(options.crop_mode);
   const bool fits = !given || ImageSize(shape[0], shape[1]) == view.size;
   if (!files && options.crop_pct == 1 && fits) return nullptr;
-  if (mode == CropMode::border)
-    for (const float value : mean) view.fill.push_back(static_cast<std::uint8_t>(std::nearbyint(255 * value)));
   return std::make_shared<CenterView>(view, options.crop_pct, mode);
 }
 

@@ -99,10 +99,12 @@ ResizeFilter filter_of(Interpolation interpolation);
 enum class Decoding : std::uint8_t { exact, fast };
 enum class ExifUse : std::uint8_t { ignore, apply };
 enum class WideGrey : std::uint8_t { scale, clip };
+enum class PadColor : std::uint8_t { mean, black };
 std::array<std::pair<std::string_view, Interpolation>, 7> names_of(Interpolation);
 std::array<std::pair<std::string_view, Decoding>, 2> names_of(Decoding);
 std::array<std::pair<std::string_view, ExifUse>, 2> names_of(ExifUse);
 std::array<std::pair<std::string_view, WideGrey>, 2> names_of(WideGrey);
+std::array<std::pair<std::string_view, PadColor>, 2> names_of(PadColor);
 
 struct TransformOptions {
   ImageSize image_size = 0;      // of the output in pixels; 0: the data set's size
@@ -112,6 +114,10 @@ struct TransformOptions {
   std::int64_t crop_padding = 4;
   std::vector<double> scale{0.08, 1}, ratio{0.75, 4 / 3.0};
   double hflip = 0.5;
+  std::vector<std::int64_t> scale_to{};  // longer and shorter side; empty: four times the size, and the size
+  std::vector<double> scale_ratio{0.5, 2};
+  double cat_max_ratio = 0.75;
+  PadColor pad = PadColor::mean;
   std::vector<double> mean{}, deviation{};  // per channel, for values in [0, 1]; empty: the data set's
   Interpolation interpolation = Interpolation::bilinear;
   double crop_pct = 1;

@@ -4,6 +4,7 @@
 #include "core/schema_maps.h"
 #include "data/augment/auto_augment.h"
 #include "data/augment/color_jitter.h"
+#include "data/augment/photometric.h"
 #include "data/augment/random_erasing.h"
 
 #include <algorithm>
@@ -24,6 +25,8 @@ Fields AugmentOptions::fields() {
             "probability of colour jitter"),
       field("force_color_jitter", &A::force_color_jitter, augments,
             "apply `color_jitter` together with an `auto_augment` other than `3a`"),
+      field("photometric", &A::photometric, augments,
+            "distort brightness, contrast, saturation and hue, as mmsegmentation's PhotoMetricDistortion does"),
       field("grayscale_probability", &A::grayscale_probability, up_to(1), augments,
             "probability of conversion to grayscale"),
       field("blur_probability", &A::blur_probability, up_to(1), augments,
@@ -78,6 +81,7 @@ Transforms before_normalization(const AugmentOptions& options, const std::vector
   }
   if (!options.color_jitter.empty())
     all.push_back(std::make_shared<ColorJitter>(options.color_jitter, options.color_jitter_probability));
+  if (options.photometric) all.push_back(std::make_shared<PhotometricDistortion>());
   if (options.grayscale_probability > 0)
     all.push_back(std::make_shared<RandomGrayscale>(options.grayscale_probability));
   if (options.blur_probability > 0) all.push_back(std::make_shared<RandomBlur>(options.blur_probability));

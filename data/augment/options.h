@@ -15,6 +15,7 @@ struct AugmentOptions {
   std::vector<double> color_jitter{};  // one strength for all but hue, or three or four (ColorJitter); empty: none
   double color_jitter_probability = 1;
   bool force_color_jitter = false;  // also with auto_augment
+  bool photometric = false;         // PhotometricDistortion
   double grayscale_probability = 0;
   double blur_probability = 0;
   double erase_probability = 0;

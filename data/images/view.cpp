@@ -106,7 +106,7 @@ Geometry ViewTransform::apply(SampleImage& image, SampleRandom& random) const {
     source = {
         .height = reader->height(), .width = reader->width(), .channels = options_.channels, .reader = reader.get()};
   }
-  const View exact = view(source.height, source.width, random);
+  const View exact = view_of(image, source.height, source.width, random);
   View seen = exact;
   const ResizeFilter filter = options_.interpolation != Interpolation::random ? filter_of(options_.interpolation)
                               : random.below(2) == 1                          ? ResizeFilter::bicubic

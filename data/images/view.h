@@ -31,6 +31,11 @@ class ViewTransform : public Transform {
 
   /// Chooses the view of an image [height, width].
   virtual View view(std::int64_t height, std::int64_t width, SampleRandom& random) const = 0;
+  /// The same, where the view depends on the image's mask.
+  virtual View view_of(const SampleImage& /*image*/, std::int64_t height, std::int64_t width,
+                       SampleRandom& random) const {
+    return view(height, width, random);
+  }
 
  protected:
   const ImageSize& size() const { return options_.size; }

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "data/images/formats.h"
+#include "data/resize.h"
 
 #include <fmt/ranges.h>
 
@@ -47,6 +48,8 @@ struct Rows {
   ImageSize from, to;
   T* out;  // [to.height, to.width]
   std::vector<T> labels = std::vector<T>(static_cast<std::size_t>(from.width));
+  std::vector<std::int64_t> rows = nearest_positions(from.height, to.height, to.height),
+                            columns = nearest_positions(from.width, to.width, to.width);
   std::int64_t read = 0, written = 0;
 
   void add(const std::uint16_t* row) {
@@ -57,9 +60,9 @@ struct Rows {
       labels[static_cast<std::size_t>(x)] = label == MaskLabels::ignored ? ignored : static_cast<T>(label);
     }
     // Pillow's NEAREST, as masks follow their images.
-    for (; written < to.height && (2 * written + 1) * from.height / (2 * to.height) == read; ++written)
+    for (; written < to.height && rows[static_cast<std::size_t>(written)] == read; ++written)
       for (std::int64_t x = 0; x < to.width; ++x)
-        out[written * to.width + x] = labels[static_cast<std::size_t>((2 * x + 1) * from.width / (2 * to.width))];
+        out[written * to.width + x] = labels[static_cast<std::size_t>(columns[static_cast<std::size_t>(x)])];
     ++read;
   }
 

@@ -163,8 +163,7 @@ TEST_CASE("a mask takes the nearest pixel of a view, and boxes its corners") {
     for (std::int64_t index = 0; index < 50; ++index) {
       const Seen whole = seen({}, index), scene = seen({std::make_shared<FixedView>(side, view)}, index);
       const auto source = [](std::int64_t position, std::int64_t of, std::int64_t target) {
-        return static_cast<std::int64_t>(
-            std::floor((static_cast<double>(position) + 0.5) * static_cast<double>(of) / static_cast<double>(target)));
+        return nearest_positions(of, target, position + 1).back();
       };
       for (std::int64_t y = 0; y < side; ++y)
         for (std::int64_t x = 0; x < side; ++x) {

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes segmentation/ beside it: small masks in every mode, and their values as Pillow and numpy read them.
+"""Writes segmentation/ beside it: small masks in every mode, their values as Pillow and numpy read them, and colours as
+mmsegmentation's PhotoMetricDistortion changes them by OpenCV.
 
-    pip install pillow numpy
+    pip install pillow numpy opencv-python-headless
 """
 import json
 import pathlib
 
+import cv2
 import numpy as np
 from PIL import Image
 
@@ -61,4 +63,40 @@ nearest = {}
 for height, width in ((3, 3), (5, 7), (9, 10), (1, 20)):
     resized = Image.fromarray(border).resize((width, height), Image.Resampling.NEAREST)
     nearest[f"{height}x{width}"] = np.asarray(resized).astype(int).reshape(-1).tolist()
+positions = {}
+for source, target in ((30, 47), (30, 17), (20, 61), (6, 9), (10, 15), (250, 101), (101, 250)):
+    row = Image.fromarray(np.arange(source, dtype=np.uint8)[None]).resize((target, 1), Image.Resampling.NEAREST)
+    positions[f"{source}x{target}"] = np.asarray(row).astype(int).reshape(-1).tolist()
+(folder / "positions.json").write_text(json.dumps(positions))
 (folder / "nearest.json").write_text(json.dumps(nearest))
+
+# OpenCV truncates in vectors of 32 pixels and rounds what is left of a row.
+colors = np.random.default_rng(1).integers(0, 256, (10, 32, 3)).astype(np.uint8)
+colors[0, :10] = colors[0, :10, :1]  # grey
+
+
+def convert(values, alpha=1.0, beta=0.0):
+    return np.clip(values.astype(np.float32) * alpha + beta, 0, 255).astype(np.uint8)
+
+
+def in_hsv(change):
+    hsv = cv2.cvtColor(colors, cv2.COLOR_RGB2HSV)
+    change(hsv)
+    return cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)
+
+
+def saturate(alpha):
+    return lambda hsv: hsv.__setitem__((..., 1), convert(hsv[..., 1], alpha=alpha))
+
+
+def turn(steps):
+    return lambda hsv: hsv.__setitem__((..., 0), (hsv[..., 0].astype(int) + steps) % 180)
+
+
+(folder / "photometric.json").write_text(json.dumps({
+    "image": colors.tobytes().hex(),
+    "shift": {str(beta): convert(colors, beta=beta).tobytes().hex() for beta in (-31.5, 12.25)},
+    "factor": {str(alpha): convert(colors, alpha=alpha).tobytes().hex() for alpha in (0.625, 1.375)},
+    "saturation": {str(alpha): in_hsv(saturate(alpha)).tobytes().hex() for alpha in (0.625, 1.375)},
+    "hue": {str(steps): in_hsv(turn(steps)).tobytes().hex() for steps in (-18, 0, 7)},
+}))

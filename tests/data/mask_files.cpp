@@ -1,3 +1,4 @@
+#include "data/resize.h"
 #include "data/segmentation/mask_check.h"
 #include "data/segmentation/mask_values.h"
 #include "tests/refusal.h"
@@ -152,6 +153,15 @@ TEST_CASE("masks: those of another size than their images are refused, or take t
         read_mask(reading(5, {}, MaskSize::resize), bytes, bytes_of("grey.png"),
                   [](const Shape& shape, DType dtype) { return Tensor::empty(shape, dtype, Device::cpu); });
     CHECK(as_values(near) == values.get<Values>());
+  }
+}
+
+TEST_CASE("nearest pixels are Pillow's, whose steps add up, also where two are equally near") {
+  const nlohmann::json all = references("positions.json");
+  for (const auto& [sizes, positions] : all.items()) {
+    CAPTURE(sizes);
+    const std::int64_t source = std::stol(sizes), target = std::stol(sizes.substr(sizes.find('x') + 1));
+    CHECK(nearest_positions(source, target, target) == positions.get<Values>());
   }
 }
 

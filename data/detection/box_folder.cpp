@@ -1,0 +1,126 @@
+// The data set of images with boxes in files: COCO, YOLO or VOC.
+#include "core/error.h"
+#include "data/class_names.h"
+#include "data/detection/box_layout.h"
+#include "data/encoded_images.h"
+#include "data/images/image_reader.h"
+#include "data/permutation.h"
+#include "data/sets/image_folder_layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace lacuna {
+namespace {
+
+struct BoxFolderOptions {
+  double val_fraction = usual_fraction;
+  std::string labels;
+
+  static Fields fields() {
+    using O = BoxFolderOptions;
+    return {
+        field("val_fraction", &O::val_fraction, val_fractions,
+              "fraction of the images held out for evaluation, by the names and data.seed, if there are none for it"),
+        field("labels", &O::labels, PathKind::if_text_file,
+              "names of the classes in the order of their labels, as `road, car`, or a file `.txt` with one per "
+              "line; empty: those of the files")};
+  }
+};
+
+std::shared_ptr<const BoxLayout> boxes_in(const DatasetOptions& options) {
+  const auto own = read_options<BoxFolderOptions>("data set box_folder", options.settings);
+  if (options.path.empty()) reject("data.path: expected a folder with images and boxes, or a tar of it");
+  const std::string name =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}", options.path.native(), options.seed, own.val_fraction, own.labels,
+                  static_cast<int>(options.hold_out), fmt::ptr(options.held_out_before));
+  return options.files->get<BoxLayout>(name, [&] {
+    return std::make_shared<const BoxLayout>(
+        find_boxes(tree_at(options.path, *options.files), options.path.string(), class_names(own.labels),
+                   {options.hold_out, own.val_fraction, options.seed, options.held_out_before}));
+  });
+}
+
+DatasetInfo describe_boxes(const DatasetOptions& options) {
+  const auto layout = boxes_in(options);
+  const BoxedImages& own = options.split == Split::train ? layout->train : layout->validation;
+  std::int64_t most = 1;
+  for (const BoxedImage& image : own.images) most = std::max<std::int64_t>(most, std::ssize(image.boxes));
+  DatasetInfo info{.name = "box_folder",
+                   .size = options.size() > 0 ? options.size() : std::ssize(own.images),
+                   .classes = layout->classes,
+                   .mean = {0.485F, 0.456F, 0.406F},
+                   .deviation = {0.229F, 0.224F, 0.225F},
+                   .description = options.split == Split::train ? layout->description : ""};
+  info.held_out = layout->held_out;
+  info.fields = {encoded_image_fields().front()};
+  for (SampleField& field : box_fields(std::ssize(info.classes), most)) info.fields.push_back(std::move(field));
+  if (info.size > std::ssize(own.images))
+    reject("data.{}: {} images were asked for, {} holds {}", options.split == Split::train ? "train_size" : "val_size",
+           info.size, options.path.native(), own.images.size());
+  return info;
+}
+
+class BoxFolder final : public EncodedImages {
+ public:
+  explicit BoxFolder(const DatasetOptions& options)
+      : EncodedImages(describe_boxes(options)),
+        layout_(boxes_in(options)),
+        images_(options.split == Split::train ? layout_->train : layout_->validation) {
+    if (size() < std::ssize(images_.images))
+      part_.emplace(std::ssize(images_.images), RandomStream{options.seed, 0, random_site("data/part")});
+  }
+  std::string origin(std::int64_t index) const override { return images_.tree->origin(image_of(index).file); }
+
+ private:
+  const BoxedImage& image_of(std::int64_t index) const {
+    return images_.images[static_cast<std::size_t>(part_ ? (*part_)(index) : index)];
+  }
+
+  void read_file(std::int64_t index, Sample& sample) const override {
+    const BoxedImage& image = image_of(index);
+    Tensor bytes;
+    images_.tree->read(image.file, [&](std::int64_t count) {
+      bytes = sample.make("images", {count}, DType::u8);
+      return std::span(bytes.data<std::uint8_t>(), static_cast<std::size_t>(count));
+    });
+    const auto reader =
+        open_image(std::span(bytes.data<const std::uint8_t>(), static_cast<std::size_t>(bytes.count())));
+    const std::int64_t height = reader->height(), width = reader->width();
+    if (image.width > 0 && (image.width != width || image.height != height))
+      reject_sample("the annotations say {} x {} pixels (width, height), the file has {} x {}{}", image.width,
+                    image.height, width, height,
+                    image.width == height && image.height == width
+                        ? ": its boxes are of the image turned by its EXIF orientation; store it turned"
+                        : "");
+    std::vector<ObjectBox> boxes = image.boxes;
+    for (ObjectBox& box : boxes)
+      for (std::size_t i = 0; i < 4 && images_.in_fractions; ++i)
+        box.corners[i] *= static_cast<double>(i % 2 == 0 ? width : height);
+    set_boxes(boxes, sample);
+    sample.set("images", std::move(bytes));
+  }
+
+  std::shared_ptr<const BoxLayout> layout_;
+  const BoxedImages& images_;
+  std::optional<Permutation> part_;
+};
+
+const RegisterDataset box_folder("box_folder",
+                                 {.describe = describe_boxes,
+                                  .open = [](const DatasetOptions& options) -> std::unique_ptr<const Dataset> {
+                                    return std::make_unique<BoxFolder>(options);
+                                  },
+                                  .options = BoxFolderOptions{},
+                                  .recognize =
+                                      [](const std::filesystem::path& path, OpenedFiles& files) {
+                                        std::error_code ignored;
+                                        const bool found = std::filesystem::is_directory(path, ignored) &&
+                                                           has_boxes(tree_at(path, files));
+                                        return Recognition{.certainty = found ? 3 : 0};
+                                      }});
+
+}  // namespace
+}  // namespace lacuna

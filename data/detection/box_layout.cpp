@@ -1,0 +1,161 @@
+#include "data/detection/box_layout.h"
+
+#include "core/error.h"
+#include "core/text.h"
+#include "data/files/picture_names.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+namespace lacuna {
+
+BoxClasses::BoxClasses(std::vector<std::string> names) : names_(std::move(names)), are_given_(!names_.empty()) {
+  for (const std::string& name : names_) labels_.emplace(name, std::ssize(labels_));
+}
+
+std::int64_t BoxClasses::label_of(const std::string& name, const std::string& place) {
+  const auto found = labels_.find(name);
+  if (found != labels_.end()) return found->second;
+  if (are_given_)
+    reject("{}: class \"{}\" is none of {}, those of training or data.labels", place, name, fmt::join(names_, ", "));
+  names_.push_back(name);
+  return labels_[name] = std::ssize(names_) - 1;
+}
+
+BoxSide side_of_path(std::string_view path) {
+  const std::string lower = lower_case(path);
+  BoxSide side = BoxSide::none;
+  std::string word;
+  for (const char c : lower + "/") {
+    if ('a' <= c && c <= 'z') {
+      word += c;
+      continue;
+    }
+    if (word == "train" || word == "training") side = BoxSide::train;
+    if (word == "val" || word == "valid" || word == "validation") side = BoxSide::validation;
+    if (word == "test") side = BoxSide::test;
+    word.clear();
+  }
+  return side;
+}
+
+ImageNames::ImageNames(const FileTree& tree) : tree_(tree) {
+  for (std::int64_t file = 0; file < tree.size(); ++file) {
+    const std::string_view path = tree.path(file), name = path.substr(path.rfind('/') + 1);
+    if (!is_image_name(name)) continue;
+    by_name_.emplace(name, file);
+    by_name_.emplace(name.substr(0, name.rfind('.')), file);
+  }
+}
+
+std::int64_t ImageNames::find(std::string_view name, BoxSide side, const std::string& place) const {
+  const auto [begin, end] = by_name_.equal_range(name.substr(name.rfind('/') + 1));
+  std::vector<std::int64_t> found, of_side;
+  for (auto entry = begin; entry != end; ++entry) {
+    const std::string_view path = tree_.path(entry->second);
+    if (name.find('/') != name.npos && !path.ends_with(name)) continue;
+    found.push_back(entry->second);
+    if (side_of_path(path) == side) of_side.push_back(entry->second);
+  }
+  if (found.size() > 1 && of_side.size() == 1) return of_side.front();
+  if (found.size() != 1)
+    reject("{}: expected one image \"{}\" in the folder, got {}{}", place, name, found.size(),
+           found.empty() ? "" : ", such as " + std::string(tree_.path(found.front())));
+  return found.front();
+}
+
+namespace {
+
+constexpr std::array formats{&coco_format, &yolo_format, &voc_format};
+
+struct Found {
+  const BoxFormat* format = nullptr;
+  std::map<BoxSide, std::vector<std::int64_t>> annotations;
+};
+Found find_format(const FileTree& tree) {
+  for (const BoxFormat* const format : formats)
+    if (auto annotations = format->find(tree); annotations.contains(BoxSide::train))
+      return {format, std::move(annotations)};
+  return {};
+}
+
+BoxedImages read_side(const BoxFormat& format, std::shared_ptr<const FileTree> tree,
+                      const std::vector<std::int64_t>& annotations, BoxSide side, BoxClasses& classes) {
+  BoxedImages made{.tree = tree, .images = format.read(*tree, annotations, side, classes)};
+  made.in_fractions = format.in_fractions;
+  clean(made, tree->origin(annotations.front()));
+  return made;
+}
+
+/// Moves the images that are held out of training, by the names of their files.
+std::shared_ptr<const HeldOut> hold_some_out(BoxedImages& train, BoxedImages& validation,
+                                             const HoldOutOptions& options) {
+  std::vector<std::string> paths;
+  for (const BoxedImage& image : train.images) paths.emplace_back(train.tree->path(image.file));
+  const std::vector<bool> held = held_out(paths, paths, std::vector<std::int32_t>(paths.size()), options);
+  validation = {.tree = train.tree, .images = {}, .in_fractions = train.in_fractions};
+  auto sides = std::make_shared<HeldOut>();
+  std::vector<BoxedImage> kept;
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    if (held[i]) sides->names.push_back(paths[i]);
+    (held[i] ? validation.images : kept).push_back(std::move(train.images[i]));
+  }
+  train.images = std::move(kept);
+  sides->trained_on = std::ssize(train.images);
+  return sides;
+}
+
+std::int64_t boxes_of(const BoxedImages& images) {
+  std::int64_t boxes = 0;
+  for (const BoxedImage& image : images.images) boxes += std::ssize(image.boxes);
+  return boxes;
+}
+
+}  // namespace
+
+BoxLayout find_boxes(std::shared_ptr<const FileTree> tree, const std::string& path,
+                     const std::vector<std::string>& classes, const HoldOutOptions& hold_out) {
+  const Found found = find_format(*tree);
+  if (found.format == nullptr)
+    reject(
+        "{}: expected COCO's annotations (instances_train*.json, train.json or train/_annotations.coco.json), YOLO's "
+        "(labels/ with a text for each image of images/) or VOC's (XML)",
+        path);
+  const BoxFormat& format = *found.format;
+  BoxClasses names(!classes.empty() || format.classes == nullptr ? classes : format.classes(*tree));
+  if (format.classes != nullptr && names.names().empty())
+    reject("{}: expected the names of the classes in data.yaml or classes.txt, or as data.labels", path);
+  BoxLayout made;
+  made.train = read_side(format, tree, found.annotations.at(BoxSide::train), BoxSide::train, names);
+  if (names.names().empty()) reject("{}: expected boxes with classes, got none", path);
+  made.classes = names.names();
+  BoxClasses known(made.classes);
+  std::string sides;
+  for (const BoxSide side : {BoxSide::validation, BoxSide::test})
+    if (found.annotations.contains(side) && made.validation.images.empty())
+      made.validation = read_side(format, tree, found.annotations.at(side), side, known);
+  if (made.validation.images.empty()) {
+    made.held_out = hold_some_out(made.train, made.validation, hold_out);
+    sides = "; " + describe_held_out(*made.held_out, hold_out.fraction);
+  }
+  const std::int64_t left_out = made.train.left_out + made.validation.left_out;
+  std::int64_t crowds = 0;
+  for (BoxedImage& image : made.train.images)
+    crowds += std::erase_if(image.boxes, [](const ObjectBox& box) { return box.uncounted != Uncounted::no; });
+  made.description = fmt::format(
+      "{}: {} and {} images with {} and {} boxes of {} classes{}{}{}", format.name, made.train.images.size(),
+      made.validation.images.size(), boxes_of(made.train), boxes_of(made.validation), made.classes.size(),
+      crowds > 0 ? fmt::format(", {} of crowds or difficult left out of training", crowds) : "",
+      left_out > 0 ? fmt::format(", {} without width or height left out", left_out) : "", sides);
+  return made;
+}
+
+bool has_boxes(const std::shared_ptr<const FileTree>& tree) {
+  const Found found = find_format(*tree);
+  const auto has_masks = [](const std::string& folder) { return folder.ends_with("SegmentationClass"); };
+  return found.format != nullptr && !(found.format == &voc_format && std::ranges::any_of(tree->folders(), has_masks));
+}
+
+}  // namespace lacuna

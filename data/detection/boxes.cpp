@@ -1,0 +1,68 @@
+#include "data/detection/boxes.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+
+namespace lacuna {
+namespace {
+
+bool is_empty(const ObjectBox& box) { return box.corners[2] <= box.corners[0] || box.corners[3] <= box.corners[1]; }
+
+}  // namespace
+
+void clean(BoxedImages& images, const std::string& origin) {
+  std::int64_t given = 0, kept = 0;
+  for (BoxedImage& image : images.images) {
+    const bool is_known = images.in_fractions || image.width > 0;
+    const double width = images.in_fractions ? 1 : static_cast<double>(image.width),
+                 height = images.in_fractions ? 1 : static_cast<double>(image.height);
+    given += std::ssize(image.boxes);
+    for (ObjectBox& box : image.boxes)
+      for (std::size_t i = 0; i < 4 && is_known; ++i)
+        box.corners[i] = std::clamp(box.corners[i], 0.0, i % 2 == 0 ? width : height);
+    std::erase_if(image.boxes, is_empty);
+    kept += std::ssize(image.boxes);
+  }
+  if (given > 0 && kept == 0) reject("{}: none of {} boxes has a width and a height within its image", origin, given);
+  images.left_out += given - kept;
+}
+
+SampleFields box_fields(std::int64_t classes, std::int64_t most) {
+  const auto of_boxes = [&](std::string name, FieldKind kind, DType dtype, const Shape& shape) {
+    return SampleField{.name = std::move(name),
+                       .kind = kind,
+                       .dtype = dtype,
+                       .shape = shape,
+                       .collation = Collation::packed,
+                       .lengths = "box_offsets"};
+  };
+  SampleFields fields{of_boxes("boxes", FieldKind::boxes, DType::f32, {most, 4}),
+                      of_boxes("box_labels", FieldKind::number, DType::i64, {most}),
+                      of_boxes("box_areas", FieldKind::number, DType::f32, {most}),
+                      of_boxes("box_uncounted", FieldKind::number, DType::i64, {most})};
+  fields[1].below = classes;
+  fields[3].below = 3;
+  return fields;
+}
+
+void set_boxes(const std::vector<ObjectBox>& boxes, Sample& sample) {
+  const std::int64_t count = std::ssize(boxes);
+  Tensor corners = sample.make("boxes", {count, 4}, DType::f32),
+         labels = sample.make("box_labels", {count}, DType::i64), areas = sample.make("box_areas", {count}, DType::f32),
+         uncounted = sample.make("box_uncounted", {count}, DType::i64);
+  for (std::int64_t k = 0; k < count; ++k) {
+    const ObjectBox& box = boxes[static_cast<std::size_t>(k)];
+    std::ranges::transform(box.corners, corners.data<float>() + 4 * k, [](double v) { return static_cast<float>(v); });
+    labels.data<std::int64_t>()[k] = box.label;
+    const double own = (box.corners[2] - box.corners[0]) * (box.corners[3] - box.corners[1]);
+    areas.data<float>()[k] = static_cast<float>(box.area > 0 ? box.area : own);
+    uncounted.data<std::int64_t>()[k] = static_cast<std::int64_t>(box.uncounted);
+  }
+  sample.set("boxes", std::move(corners));
+  sample.set("box_labels", std::move(labels));
+  sample.set("box_areas", std::move(areas));
+  sample.set("box_uncounted", std::move(uncounted));
+}
+
+}  // namespace lacuna

@@ -1,0 +1,119 @@
+// Boxes of COCO: files of JSON with `images`, `annotations` and `categories`.
+#include "core/error.h"
+#include "core/json.h"
+#include "data/detection/box_layout.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lacuna {
+namespace {
+
+using Json = nlohmann::json;
+constexpr std::int64_t longest_annotations = std::int64_t{1} << 32;
+
+std::map<BoxSide, std::vector<std::int64_t>> find_coco(const FileTree& tree) {
+  std::map<BoxSide, std::vector<std::int64_t>> found;
+  for (std::int64_t file = 0; file < tree.size(); ++file) {
+    const std::string_view path = tree.path(file), name = path.substr(path.rfind('/') + 1);
+    const bool is_of_boxes = name.starts_with("instances") || name == "_annotations.coco.json" ||
+                             name == "train.json" || name == "val.json" || name == "test.json";
+    if (name.ends_with(".json") && is_of_boxes) found[side_of_path(path)].push_back(file);
+  }
+  found.erase(BoxSide::none);
+  return found;
+}
+
+/// The text without outlines, which are nine tenths of it.
+Json without_outlines(const std::string& text, const std::string& origin) {
+  check_json_depth(text, origin);
+  const auto keep = [](int, Json::parse_event_t event, const Json& value) {
+    return event != Json::parse_event_t::key || (value != "segmentation" && value != "caption");
+  };
+  try {
+    return Json::parse(text, keep);
+  } catch (const Json::exception& error) {
+    reject("{}: expected JSON: {}", origin, error.what());
+  }
+}
+
+const Json& list_of(const Json& all, const char* name, const std::string& origin) {
+  if (!all.is_object() || !all.contains(name) || !all[name].is_array())
+    reject("{}: expected a list `{}`, as in COCO's annotations", origin, name);
+  return all[name];
+}
+template <class T>
+T value_of(const Json& from, const char* name, const std::string& place) {
+  const auto found = from.is_object() ? from.find(name) : from.end();
+  if constexpr (std::is_same_v<T, std::string>) {
+    if (found != from.end() && found->is_string()) return found->get<T>();
+  } else if constexpr (std::is_integral_v<T>) {
+    if (found != from.end() && found->is_number_integer()) return found->get<T>();
+  } else if (found != from.end() && found->is_number()) {
+    return found->get<T>();
+  }
+  reject("{}: expected {} `{}`, got {}", place, std::is_same_v<T, std::string> ? "a text" : "a number", name,
+         from.dump().substr(0, 200));
+}
+
+ObjectBox box_of(const Json& from, const std::string& place) {
+  const auto bounds = from.find("bbox");
+  const bool is_box = bounds != from.end() && bounds->is_array() && bounds->size() == 4 &&
+                      std::ranges::all_of(*bounds, [](const Json& v) { return v.is_number(); });
+  if (!is_box)
+    reject("{}: expected `bbox` [left, top, width, height], got {}", place,
+           bounds == from.end() ? "none" : bounds->dump().substr(0, 200));
+  const auto [x, y, w, h] = bounds->get<std::array<double, 4>>();
+  ObjectBox box{.corners = {x, y, x + w, y + h}};
+  if (from.contains("area")) box.area = value_of<double>(from, "area", place);
+  if (from.contains("iscrowd") && value_of<std::int64_t>(from, "iscrowd", place) != 0) box.uncounted = Uncounted::crowd;
+  return box;
+}
+
+std::vector<BoxedImage> read_coco(const FileTree& tree, const std::vector<std::int64_t>& annotations, BoxSide side,
+                                  BoxClasses& classes) {
+  const std::string origin = tree.origin(annotations.front());
+  if (annotations.size() > 1)
+    reject("{}: expected one file of annotations for a split, got also {}", origin, tree.origin(annotations[1]));
+  const Json all = without_outlines(tree.read_text(annotations.front(), longest_annotations), origin);
+  std::map<std::int64_t, std::string> names;  // categories in the order of their ids, which have gaps
+  for (const Json& category : list_of(all, "categories", origin)) {
+    const std::string place = origin + ": categories";
+    const auto id = value_of<std::int64_t>(category, "id", place);
+    if (!names.emplace(id, value_of<std::string>(category, "name", place)).second)
+      reject("{}: id {} is there twice", place, id);
+  }
+  std::map<std::int64_t, std::int64_t> labels;
+  for (const auto& [id, name] : names) labels[id] = classes.label_of(name, origin);
+  const ImageNames files(tree);
+  std::map<std::int64_t, BoxedImage> images;
+  for (const Json& image : list_of(all, "images", origin)) {
+    const std::string place = origin + ": images";
+    const auto id = value_of<std::int64_t>(image, "id", place);
+    const BoxedImage made{.file = files.find(value_of<std::string>(image, "file_name", place), side, origin),
+                          .height = value_of<std::int64_t>(image, "height", place),
+                          .width = value_of<std::int64_t>(image, "width", place)};
+    if (!images.emplace(id, made).second) reject("{}: id {} is there twice", place, id);
+  }
+  for (const Json& annotation : list_of(all, "annotations", origin)) {
+    const std::string place =
+        fmt::format("{}: annotation {}", origin, value_of<std::int64_t>(annotation, "id", origin + ": annotations"));
+    const auto image = images.find(value_of<std::int64_t>(annotation, "image_id", place));
+    if (image == images.end()) reject("{}: image {} is not in `images`", place, annotation["image_id"].dump());
+    const auto label = labels.find(value_of<std::int64_t>(annotation, "category_id", place));
+    if (label == labels.end())
+      reject("{}: category {} is not in `categories`", place, annotation["category_id"].dump());
+    ObjectBox box = box_of(annotation, place);
+    box.label = label->second;
+    image->second.boxes.push_back(box);
+  }
+  std::vector<BoxedImage> made;
+  for (auto& [id, image] : images) made.push_back(std::move(image));
+  return made;
+}
+
+}  // namespace
+
+const BoxFormat coco_format{.name = "COCO", .find = find_coco, .read = read_coco};
+
+}  // namespace lacuna

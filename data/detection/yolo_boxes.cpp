@@ -1,0 +1,141 @@
+// Boxes of YOLO: for each image a text of lines `class x y width height` in fractions of the image, x and y of the
+// centre; none, or an empty one: no object.
+#include "core/error.h"
+#include "core/text.h"
+#include "data/detection/box_layout.h"
+#include "data/files/picture_names.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <sstream>
+
+namespace lacuna {
+namespace {
+
+constexpr std::string_view labels_folder = "labels/", images_folder = "images/";
+
+/// The text of an image: `labels` in place of the last `images` of the path, or beside the image.
+std::string text_of(std::string_view image) {
+  std::string path(image.substr(0, image.rfind('.')));
+  const std::size_t at = path.rfind(images_folder);
+  if (at != path.npos && (at == 0 || path[at - 1] == '/')) path.replace(at, images_folder.size(), labels_folder);
+  return path + ".txt";
+}
+
+std::map<BoxSide, std::vector<std::int64_t>> find_yolo(const FileTree& tree) {
+  const auto is_of_labels = [](std::string_view folder) { return folder == "labels" || folder.ends_with("/labels"); };
+  if (std::ranges::none_of(tree.folders(), is_of_labels)) return {};
+  bool has_texts = false;
+  std::map<BoxSide, std::vector<std::int64_t>> found;  // images
+  for (std::int64_t file = 0; file < tree.size(); ++file) {
+    if (!is_image_name(tree.path(file))) continue;
+    const std::string text = text_of(tree.path(file));
+    has_texts |= text.find(labels_folder) != text.npos && tree.find(text) >= 0;
+    found[side_of_path(tree.path(file))].push_back(file);
+  }
+  if (!has_texts) return {};
+  if (found.contains(BoxSide::train))
+    found.erase(BoxSide::none);
+  else if (found.contains(BoxSide::none))
+    found[BoxSide::train] = std::move(found.extract(BoxSide::none).mapped());
+  return found;
+}
+
+/// The names of `data.yaml`: `names: [a, b]`, or lines `- a` or `0: a` below `names:`.
+std::vector<std::string> names_of_yaml(const std::string& text) {
+  std::vector<std::string> names;
+  const auto add = [&](std::string_view name) {
+    while (!name.empty() && std::string_view(" '\"\t\r").find(name.front()) != std::string_view::npos)
+      name.remove_prefix(1);
+    while (!name.empty() && std::string_view(" '\"\t\r").find(name.back()) != std::string_view::npos)
+      name.remove_suffix(1);
+    if (!name.empty()) names.emplace_back(name);
+  };
+  std::istringstream lines(text);
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("names:")) {
+      inside = true;
+      const std::size_t begin = line.find('['), end = line.rfind(']');
+      if (begin == line.npos || end == line.npos) continue;
+      std::istringstream cells(line.substr(begin + 1, end - begin - 1));
+      for (std::string cell; std::getline(cells, cell, ',');) add(cell);
+      return names;
+    }
+    if (!inside || line.empty()) continue;
+    const std::size_t first = line.find_first_not_of(' ');
+    if (first == line.npos) continue;
+    if (line[first] == '-')
+      add(std::string_view(line).substr(first + 1));
+    else if (const std::size_t colon = line.find(':'); first > 0 && colon != line.npos)
+      add(std::string_view(line).substr(colon + 1));
+    else
+      break;
+  }
+  return names;
+}
+
+std::vector<std::string> names_of_yolo(const FileTree& tree) {
+  for (const char* const name : {"data.yaml", "data.yml", "dataset.yaml"})
+    if (const std::int64_t file = tree.find(name); file >= 0) return names_of_yaml(tree.read_text(file));
+  const std::int64_t file = tree.find("classes.txt");
+  std::vector<std::string> names;
+  std::istringstream lines(file < 0 ? "" : tree.read_text(file));
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty()) names.push_back(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
+  return names;
+}
+
+/// A side of a fraction that rounding may have moved out of the image.
+double in_image(double value, const std::string& place) {
+  constexpr double rounding = 1e-3;
+  if (!(value >= -rounding && value <= 1 + rounding))
+    reject("{}: expected a box within [0, 1], in fractions of the image, got a corner at {}", place, value);
+  return std::clamp(value, 0.0, 1.0);
+}
+
+std::vector<BoxedImage> read_yolo(const FileTree& tree, const std::vector<std::int64_t>& images, BoxSide,
+                                  BoxClasses& classes) {
+  std::vector<BoxedImage> made;
+  for (const std::int64_t image : images) {
+    BoxedImage& one = made.emplace_back(BoxedImage{.file = image});
+    const std::int64_t file = tree.find(text_of(tree.path(image)));
+    if (file < 0) continue;
+    std::istringstream lines(tree.read_text(file));
+    std::set<std::string> seen;
+    std::int64_t number = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++number;
+      const std::string place = fmt::format("{}:{}", tree.origin(file), number);
+      std::istringstream cells(line);
+      std::vector<double> values;
+      for (std::string cell; cells >> cell;) {
+        double value = 0;
+        const auto [end, failed] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+        if (failed != std::errc() || end != cell.data() + cell.size())
+          reject("{}: expected numbers `class x y width height`, got \"{}\"", place, cell);
+        values.push_back(value);
+      }
+      if (values.empty() || !seen.insert(line).second) continue;  // a line that is there twice counts once
+      if (values.size() != 5) reject("{}: expected `class x y width height`, got {} numbers", place, values.size());
+      const auto label = static_cast<std::int64_t>(values[0]);
+      const std::vector<std::string>& names = classes.names();
+      if (values[0] != static_cast<double>(label) || label < 0 || label >= std::ssize(names))
+        reject("{}: expected a class 0 to {}, got {}; data.yaml, classes.txt or data.labels name them", place,
+               std::ssize(names) - 1, values[0]);
+      one.boxes.push_back(
+          {.label = label,
+           .corners = {in_image(values[1] - values[3] / 2, place), in_image(values[2] - values[4] / 2, place),
+                       in_image(values[1] + values[3] / 2, place), in_image(values[2] + values[4] / 2, place)}});
+    }
+  }
+  return made;
+}
+
+}  // namespace
+
+const BoxFormat yolo_format{
+    .name = "YOLO", .find = find_yolo, .read = read_yolo, .in_fractions = true, .classes = names_of_yolo};
+
+}  // namespace lacuna

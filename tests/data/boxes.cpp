@@ -1,0 +1,211 @@
+// Images with boxes: COCO, YOLO and VOC in files, and drawn ones.
+#include "data/detection/boxes.h"
+#include "core/error.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/pipeline.h"
+#include "data/transforms.h"
+#include "tests/temporary_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace lacuna {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryFolder;
+using Values = std::vector<double>;
+
+void write(const fs::path& file, const std::string& text) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << text;
+}
+/// A grey image, as PGM whatever its name.
+void write_image(const fs::path& file, int width, int height) {
+  write(file,
+        fmt::format("P5 {} {} 255\n", width, height) + std::string(static_cast<std::size_t>(width * height), 'x'));
+}
+
+struct Opened {
+  std::unique_ptr<const Dataset> set;
+  Sample sample{};
+
+  Opened(const fs::path& folder, Split split, OptionValues settings = {}) {
+    DatasetOptions options{.path = folder, .split = split};
+    options.settings = std::move(settings);
+    set = open_dataset(recognize_dataset(folder).name, options);
+  }
+  Values of(std::int64_t index, const char* name) {
+    sample.begin(0);
+    set->read(index, sample);
+    return sample[name].to_vector();
+  }
+};
+
+/// Two images for training, with ids out of order and categories with gaps, and one for evaluation.
+void write_coco(const fs::path& folder) {
+  write_image(folder / "train2017/b.pgm", 40, 20);
+  write_image(folder / "train2017/a.pgm", 30, 30);
+  write_image(folder / "val2017/a.pgm", 30, 30);
+  write(folder / "annotations/captions_train2017.json", "{}");
+  write(folder / "annotations/instances_train2017.json",
+        R"({"images": [{"id": 9, "file_name": "a.pgm", "width": 30, "height": 30},
+                       {"id": 4, "file_name": "b.pgm", "width": 40, "height": 20}],
+            "categories": [{"id": 90, "name": "cat"}, {"id": 3, "name": "dog"}],
+            "annotations": [{"id": 0, "image_id": 4, "category_id": 90, "bbox": [1.5, 2, 10, 5], "area": 12.5,
+                             "segmentation": [[1, 2, 3, 4]]},
+                            {"id": 1, "image_id": 4, "category_id": 3, "bbox": [30, 10, 20, 20], "iscrowd": 0},
+                            {"id": 2, "image_id": 4, "category_id": 3, "bbox": [3, 3, 0, 8]},
+                            {"id": 3, "image_id": 4, "category_id": 3, "bbox": [0, 0, 8, 8], "iscrowd": 1}]})");
+  write(folder / "annotations/instances_val2017.json",
+        R"({"images": [{"id": 1, "file_name": "a.pgm", "width": 30, "height": 30}],
+            "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
+            "annotations": [{"id": 7, "image_id": 1, "category_id": 1, "bbox": [0, 0, 8, 8], "iscrowd": 1}]})");
+}
+
+}  // namespace
+
+TEST_CASE("boxes: COCO's categories by name, images by id, crowds in evaluations alone") {
+  const TemporaryFolder folder;
+  write_coco(folder.path());
+  CHECK(recognize_dataset(folder.path()).name == "box_folder");
+  Opened train(folder.path(), Split::train), val(folder.path(), Split::validation);
+  CHECK(train.set->info().classes == std::vector<std::string>{"dog", "cat"});
+  CHECK(train.set->size() == 2);
+  CHECK(train.of(0, "boxes") == Values{1.5, 2, 11.5, 7, 30, 10, 40, 20});  // clipped to the image; one without width
+  CHECK(train.of(0, "box_labels") == Values{1, 0});
+  CHECK(train.of(0, "box_areas") == Values{12.5, 100});
+  CHECK(train.of(1, "boxes").empty());
+  CHECK(val.of(0, "box_labels") == Values{1});  // other ids, the same names
+  CHECK(val.of(0, "box_uncounted") == Values{static_cast<double>(Uncounted::crowd)});
+}
+
+TEST_CASE("boxes: damaged annotations of COCO are refused, and named") {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "annotations/instances_train2017.json";
+  write_coco(folder.path());
+  const std::string whole = [&] {
+    std::ifstream in(file);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }();
+  const auto expect_refused = [&](std::string content) {
+    CAPTURE(content);
+    write(file, content);
+    CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::train), doctest::Contains("instances_train2017.json"), Error);
+  };
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string content = whole;
+    return content.replace(content.find(from), from.size(), to);
+  };
+  expect_refused(whole.substr(0, whole.size() / 2));
+  expect_refused("[]");
+  expect_refused(changed("\"image_id\": 4", "\"image_id\": 5"));
+  expect_refused(changed("\"category_id\": 90", "\"category_id\": 91"));
+  expect_refused(changed("[1.5, 2, 10, 5]", "[1.5, 2, 10]"));
+  expect_refused(changed("[1.5, 2, 10, 5]", "[1.5, 2, \"x\", 5]"));
+  expect_refused(changed("\"b.pgm\"", "\"c.pgm\""));
+  expect_refused(changed("\"id\": 9", "\"id\": 4"));
+  write(file, changed("\"width\": 40, \"height\": 20", "\"width\": 20, \"height\": 40"));
+  Opened turned(folder.path(), Split::train);
+  CHECK_THROWS_AS(turned.of(0, "boxes"), DamagedSample);
+}
+
+TEST_CASE("boxes: YOLO's fractions of an image, images without a text, repeated lines") {
+  const TemporaryFolder folder;
+  write_image(folder / "images/train/a.pgm", 40, 20);
+  write_image(folder / "images/train/b.pgm", 40, 20);
+  write_image(folder / "images/val/c.pgm", 10, 10);
+  write(folder / "labels/train/a.txt", "1 0.5 0.5 0.5 1\n1 0.5 0.5 0.5 1\n0 0.25 0.5 0.5001 0.1\n");
+  write(folder / "labels/val/c.txt", "");
+  write(folder / "data.yaml", "train: images/train\nnames:\n  0: cat\n  1: 'big dog'\n");
+  Opened train(folder.path(), Split::train);
+  CHECK(train.set->info().classes == std::vector<std::string>{"cat", "big dog"});
+  const Values boxes = train.of(0, "boxes");
+  CHECK(Values(boxes.begin(), boxes.begin() + 4) == Values{10, 0, 30, 20});
+  CHECK(boxes[4] == 0);
+  CHECK(train.of(0, "box_labels") == Values{1, 0});
+  CHECK(train.of(1, "boxes").empty());
+  CHECK(Opened(folder.path(), Split::validation).of(0, "boxes").empty());
+  for (const char* const text : {"2 0.5 0.5 0.5 1\n", "0 0.5 0.5 0.5\n", "0 0.9 0.5 0.5 1\n", "0.5 0.5 0.5 0.5 1\n",
+                                 "cat 0.5 0.5 0.5 1\n", "0 nan 0.5 0.5 1\n"}) {
+    CAPTURE(text);
+    write(folder / "labels/train/b.txt", std::string("\n") + text);
+    CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::train), doctest::Contains("b.txt:2"), Error);
+  }
+  write(folder / "data.yaml", "names: [cat, \"big dog\"]\n");
+  write(folder / "labels/train/b.txt", "");
+  CHECK(Opened(folder.path(), Split::train).set->info().classes == std::vector<std::string>{"cat", "big dog"});
+}
+
+TEST_CASE("boxes: VOC counts pixels from 1, in any order, and parts are no objects") {
+  const TemporaryFolder folder;
+  write_image(folder / "JPEGImages/a.pgm", 40, 20);
+  write_image(folder / "JPEGImages/b.pgm", 40, 20);
+  write(folder / "ImageSets/Main/train.txt", "a\n");
+  write(folder / "ImageSets/Main/val.txt", "b\n");
+  const std::string begin = "<annotation><size><width>40</width><height>20</height></size>", end = "</annotation>";
+  const std::string object =
+      "<object><bndbox><ymax>5.0</ymax><xmin>1</xmin><ymin>2</ymin><xmax>11</xmax></bndbox><name>dog</name>"
+      "<part><name>head</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></part>"
+      "<difficult>1</difficult></object>";
+  write(folder / "Annotations/a.xml", begin +
+                                          "<object><name>dog</name><bndbox><xmin>3</xmin><ymin>3</ymin><xmax>9</xmax>"
+                                          "<ymax>9</ymax></bndbox></object>" +
+                                          end);
+  write(folder / "Annotations/b.xml", begin + object + end);
+  CHECK(Opened(folder.path(), Split::train).of(0, "boxes") == Values{2, 2, 9, 9});
+  Opened val(folder.path(), Split::validation);
+  CHECK(val.of(0, "boxes") == Values{0, 1, 11, 5});
+  CHECK(val.of(0, "box_uncounted") == Values{static_cast<double>(Uncounted::difficult)});
+  write(folder / "Annotations/b.xml", begin + "<object><name>dog</name></object>" + end);
+  CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::validation), doctest::Contains("b.xml"), Error);
+  write(folder / "Annotations/b.xml", begin + "<object><name>cat</name>" + object + end);
+  CHECK_THROWS_AS(Opened(folder.path(), Split::validation), Error);
+  write(folder / "ImageSets/Main/val.txt", "c\n");
+  CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::validation), doctest::Contains("val.txt"), Error);
+}
+
+TEST_CASE("boxes: without images for evaluation some are held out") {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 20; ++i) {
+    write_image(folder / fmt::format("images/{}.pgm", i), 8, 8);
+    write(folder / fmt::format("labels/{}.txt", i), "0 0.5 0.5 0.5 0.5\n");
+  }
+  write(folder / "classes.txt", "cat\n");
+  const std::int64_t train = Opened(folder.path(), Split::train).set->size(),
+                     val = Opened(folder.path(), Split::validation).set->size();
+  CHECK(val > 0);
+  CHECK(train + val == 20);
+}
+
+TEST_CASE("boxes: drawn shapes lie within their boxes, and boxes follow crops and flips") {
+  DatasetOptions options{.train_size = 64};
+  const std::shared_ptr<const Dataset> drawn = open_dataset("shape_boxes", options);
+  std::int64_t without = 0;
+  Sample sample;
+  for (std::int64_t i = 0; i < drawn->size(); ++i) {
+    sample.begin(0);
+    drawn->read(i, sample);
+    const Values boxes = sample["boxes"].to_vector();
+    without += boxes.empty() ? 1 : 0;
+    for (std::size_t k = 0; k < boxes.size(); k += 4) {
+      CHECK(boxes[k] < boxes[k + 2]);
+      CHECK(boxes[k + 1] < boxes[k + 3]);
+      CHECK(boxes[k + 2] <= 128);
+    }
+  }
+  CHECK(without > 0);
+  const Transforms transforms = image_transforms(drawn->info(), {.augment = "crop_flip"});
+  Loader loader(Batches(transform(drawn, transforms, 1), {.size = 16}), {.end_epoch = 1});
+  const auto batch = loader.next();
+  REQUIRE(batch);
+  const auto* const offsets = (*batch)["box_offsets"].data<const std::int64_t>();
+  CHECK(offsets[16] == (*batch)["boxes"].shape()[0]);
+  CHECK((*batch)["box_labels"].count() == offsets[16]);
+  CHECK((*batch)["box_areas"].count() == offsets[16]);
+}
+
+}  // namespace lacuna

@@ -10,7 +10,10 @@ class NodeTensors final : public SavedTensors {
  public:
   explicit NodeTensors(const OpNode& node) : node_(node) {}
 
-  bool present(std::size_t row) const override { return node_.saved[row] != nullptr; }
+  bool present(std::size_t row) const override {
+    return node_.saved[row] != nullptr &&
+           (node_.operation->saves()[row].when != When::held || node_.saved[row]->is_kept());
+  }
   Operand operand(std::size_t row) const override {
     const Save& save = node_.operation->saves()[row];
     const Shape& shape = node_.saved_shapes[row];

@@ -172,6 +172,13 @@ Quantized* SavedTensor::quantized() {
   return std::get_if<Quantized>(&*holder_);
 }
 
+bool SavedTensor::is_kept() const {
+  return holder_ && !readers_.empty() &&
+         std::visit([](const auto& holder) { return holder.kind == Hold::keep || holder.kind == Hold::offload; },
+                    *holder_) &&
+         !is_approximate();
+}
+
 bool SavedTensor::is_held() const {
   return !readers_.empty() && !(holder_ && std::holds_alternative<Dropped>(*holder_));
 }
@@ -250,7 +257,7 @@ Operand SavedTensor::signs(const Shape& shape, Label reader, bool optional) {
 Tensor SavedTensor::whole(Label reader) { return read(shape_, reader, true).whole(); }
 
 void SavedTensor::release_reader() {
-  if (++done_ < readers_.size()) return;
+  if (++done_ < readers_.size() + guests_) return;
   if (!is_retained_) return free();
   done_ = 0;
   std::visit([](auto& holder) { holder.rewind(); }, *holder_);

@@ -73,6 +73,8 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   void set_origin(Origin origin);
   /// Adds an op that reads the tensor in backward.
   void add_reader(const Reader& reader, Groups groups = Groups::run, std::int64_t heads = 1);
+  /// Adds an op that reads the tensor in backward if it is kept for other readers (`is_kept`).
+  void add_guest() { ++guests_; }
   void reserve_readers(std::size_t more) { readers_.reserve(readers_.size() + more); }
   /// Undoes the last `add_reader`.
   void withdraw_reader();
@@ -121,6 +123,8 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   std::span<const SavedTensorPtr> sources() const;
   /// The holder of a quantized tensor; null for other tensors.
   Quantized* quantized();
+  /// Whether it is held as it was in forward, in memory or in a store.
+  bool is_kept() const;
   /// Whether it has readers and is not dropped.
   bool is_held() const;
   SavedTensorReport report() const;
@@ -160,7 +164,8 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   Owner owner_;  // owner of the storage before it was saved
 
   std::vector<Reader> readers_;
-  std::size_t done_ = 0;  // number of readers released in this backward pass
+  std::size_t guests_ = 0;
+  std::size_t done_ = 0;  // number of readers and guests released in this backward pass
   int names_ = 0;
   bool is_retained_ = false;
   bool offers_signs_ = false;  // offers exact signs to optional readers, which would otherwise compute approximate ones

@@ -143,14 +143,15 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
     tape.set_producer(recorded.outputs[i], {.op = name, .path = path, .source = nth_output(index)}, number, index);
     saved_outputs.push_back(tape.saved_tensor(recorded.outputs[i]));
   }
-  const auto saved_at = [&](Source source) -> const SavedTensorPtr& {
+  const auto saved_at = [&](Source source) {
     if (source.kind == Source::Kind::input) return saved_inputs[source.index];
-    return (source.kind == Source::Kind::extra_output ? saved_extras : saved_outputs)[source.index];
+    if (source.kind == Source::Kind::output) return saved_outputs[source.index];
+    return source.index < saved_extras.size() ? saved_extras[source.index] : nullptr;
   };
   const auto shape_at = [&](Source source) {
     if (source.kind == Source::Kind::input) return added.inputs[source.index];
-    return source.kind == Source::Kind::extra_output ? extra_outputs[source.index].shape()
-                                                     : added.outputs[source.index];
+    if (source.kind == Source::Kind::output) return added.outputs[source.index];
+    return source.index < extra_outputs.size() ? extra_outputs[source.index].shape() : Shape();
   };
   if (!op->rematerializes().empty() && !is_view) {
     Origin origin{op, {}, {}};
@@ -166,9 +167,13 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
       return operand_heads(*op, shape_at(op->saves().front().from).back(), shape_at(row.from).back());
     };
     for (const Save& row : op->saves()) {
-      const SavedTensorPtr& saved = saved_at(row.from);
-      const bool needed = saved != nullptr && row.for_grad_of.intersects(added.wanted);
-      if (needed)
+      const SavedTensorPtr saved = saved_at(row.from);
+      const bool counts = row.when == When::always ||
+                          (!tape.policy().quantizes() && (row.when == When::lossless || !extra_outputs.empty()));
+      const bool needed = saved != nullptr && counts && row.for_grad_of.intersects(added.wanted);
+      if (needed && row.when == When::held)
+        saved->add_guest();
+      else if (needed)
         saved->add_reader({.op = name,
                            .kind = op->kind(),
                            .slopes = op->slopes(),

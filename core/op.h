@@ -55,7 +55,8 @@ constexpr unsigned checked_index(int index) {
 }  // namespace detail
 
 /// A tensor of an op: input i, output i or extra output i. Extra outputs have no gradient: they are statistics and
-/// indices for backward or for a module (a batch norm's mean and variance for its running statistics).
+/// indices for backward or for a module (a batch norm's mean and variance for its running statistics). An op may leave
+/// them out.
 struct Source {
   enum class Kind : std::uint8_t { input, output, extra_output };
   Kind kind;
@@ -114,6 +115,13 @@ class InputSet {
   std::uint32_t bits_ = 0;
 };
 
+/// When a row of `saves` counts. Backward works without rows that do not count, and computes them again.
+enum class When : std::uint8_t {
+  always,
+  lossless,  // under policies that quantize nothing
+  held,      // as `lossless`, where forward gave extra outputs, and if another op has the tensor kept: costs no memory
+};
+
 /// A row of `saves`: backward reads `from` if the gradient of any input in `for_grad_of` is wanted.
 struct Save {
   Source from;
@@ -121,6 +129,7 @@ struct Save {
   InputSet for_grad_of;
   Groups groups = Groups::run;
   bool optional = false;  // with Need::sign: a policy may drop it; backward then computes the signs from other rows
+  When when = When::always;
 };
 
 /// A row of `rematerializes`: to compute rows [b, e) of the output, `rematerialize` reads rows [b, e) of `from` if
@@ -139,7 +148,7 @@ class SavedTensors {
   /// The tensor of a row in its forward shape. A row with Need::sign gets values or sign bits, or an undefined operand
   /// if the row is optional and the tensor was dropped. Other rows get values in any form.
   virtual Operand operand(std::size_t row) const = 0;
-  /// False for an optional input that was not given.
+  /// False for an optional input or an extra output that was not given, and for a row that does not count (When).
   virtual bool present(std::size_t /*row*/) const { return true; }
   virtual Shape shape(std::size_t row) const = 0;
 };
@@ -160,7 +169,8 @@ class Saved {
  public:
   explicit Saved(const SavedTensors& tensors) : tensors_(tensors) {}
 
-  /// False if `from` is an optional input that forward was not given.
+  /// False if `from` is an optional input that forward was not given, an extra output that it did not give, or a row
+  /// that does not count (When).
   template <Source from>
   bool has() const {
     return tensors_.present(row<from>());

@@ -7,6 +7,7 @@
 #include "ops/convolution/conv_kernels.h"
 #include "ops/cuda_libraries.h"
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 
@@ -52,19 +53,25 @@ constexpr std::int64_t workspace_of_sample(const DenseAttention& a) {
   const std::int64_t width = a.head_dim < 64 ? 64 : a.head_dim;
   return a.heads * tiles * (copies * width * 4 + 16);
 }
-/// Samples of which it takes no more than library_workspace.
+inline constexpr std::int64_t most_attention_workspace = std::int64_t{512} << 20;
+/// Samples of a call of backward, in parts of about one size. Its workspace is no larger than library_workspace or, if
+/// that is more, the gradients of q, k and v, which an MLP behind the attention exceeds; or that of one sample.
 constexpr std::int64_t samples_at_once(const DenseAttention& a) {
-  const std::int64_t of_sample = workspace_of_sample(a);
-  return of_sample < library_workspace ? library_workspace / of_sample : 1;
+  const std::int64_t rows = a.heads * a.queries + 2 * a.kv_heads * a.keys, element = 2;
+  const std::int64_t gradients = a.samples * rows * a.head_dim * element;
+  const std::int64_t most = std::min(most_attention_workspace, std::max(library_workspace, gradients));
+  const std::int64_t fitting = std::max<std::int64_t>(1, most / workspace_of_sample(a));
+  const std::int64_t parts = (a.samples + fitting - 1) / fitting;
+  return (a.samples + parts - 1) / parts;
 }
-/// Bytes of workspace of attention, a rule of the shape that a plan on `meta` knows: more than library_workspace for
-/// a sample of long rows.
+/// Bytes of workspace of attention, a rule of the shape that a plan on `meta` knows.
 constexpr std::int64_t workspace_for(const DenseAttention& a) {
-  const std::int64_t of_sample = a.backward ? workspace_of_sample(a) : 0;
-  return of_sample > library_workspace ? of_sample : library_workspace;
+  return a.backward ? std::max(library_workspace, a.samples * workspace_of_sample(a)) : library_workspace;
 }
 /// Kernels of our own compute what would take more: 16 heads from about 3,700 tokens on.
-constexpr bool has_room(const DenseAttention& a) { return workspace_for(a) <= std::int64_t{512} << 20; }
+constexpr bool has_room(const DenseAttention& a) {
+  return !a.backward || workspace_of_sample(a) <= most_attention_workspace;
+}
 
 /// Whether the library is here and computes this within its workspace (library_workspace; of attention workspace_for),
 /// with the same bits every run. Where it does not, library_notes says why.

@@ -97,4 +97,12 @@ class Operand {
   Label op_{}, path_{};
 };
 
+/// A saved tensor as it was in forward; undefined if it was not saved (When) or is not kept like that.
+template <Source from, class Op>
+Tensor kept_or_none(const Saved<Op>& saved) {
+  if (!saved.template has<from>()) return {};
+  const Operand operand = saved.template get<from>();
+  return operand.template as<KeptForm>() != nullptr ? operand.whole() : Tensor();
+}
+
 }  // namespace lacuna

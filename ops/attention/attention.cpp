@@ -45,10 +45,11 @@ Tensor workspace_for(std::int64_t count, DType dtype, Device device) {
   return Tensor::empty({threads(), count}, dtype == DType::f64 ? DType::f64 : DType::f32, device, Purpose::workspace);
 }
 
-Tensor run_forward(const AttentionArguments& a, DType dtype, Device device) {
+/// Sets log_sums where backward can use them.
+Tensor run_forward(const AttentionArguments& a, DType dtype, Device device, Tensor& log_sums) {
   Tensor y = Tensor::empty({a.samples, a.queries, a.heads * a.head_dim}, dtype, device);
-  const Tensor workspace = workspace_for(attention_forward_workspace(a, dtype, device), dtype, device);
-  attention_forward(device, a, y, workspace);
+  const Tensor workspace = workspace_for(attention_forward_workspace(a, dtype, device, log_sums), dtype, device);
+  attention_forward(device, a, y, log_sums, workspace);
   return y;
 }
 
@@ -71,6 +72,8 @@ void run_backward(const AttentionArguments& whole, const Tensor& dy, std::int64_
     AttentionArguments a = whole;
     a.samples = last - first;
     a.first = first;
+    if (whole.y.defined()) a.y = whole.y.row_range(first * a.queries, last * a.queries);
+    if (whole.log_sums.defined()) a.log_sums = whole.log_sums.leading(first, last);
     set_rows(a, first, last);
     AttentionGradients to = gradients(first, last);
     to.bias_sums = bias_sums;
@@ -140,14 +143,17 @@ std::int64_t Attention::macs(std::span<const Shape> inputs, const Shape& y) cons
   return products(inputs[qkv][1], y);
 }
 
-Tensor Attention::forward(std::span<const Tensor> inputs) const {
+Tensor Attention::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
   const Tensor& in = inputs[qkv];
   AttentionArguments a = extents_of(*this, in.shape());
   set_options(a, name, in.dtype(), scale, dropout, inputs[bias], inputs[key_lengths]);
   a.q = part_of(in, 0);
   a.k = part_of(in, 1);
   a.v = part_of(in, 2);
-  return run_forward(a, in.dtype(), in.device());
+  Tensor sums;
+  Tensor y = run_forward(a, in.dtype(), in.device(), sums);
+  if (sums.defined()) extra_outputs.push_back(std::move(sums));
+  return y;
 }
 
 void Attention::backward(const Tensor& dy, const Saved<Attention>& saved, Grads& grads) const {
@@ -156,6 +162,10 @@ void Attention::backward(const Tensor& dy, const Saved<Attention>& saved, Grads&
   AttentionArguments a = extents_of(*this, shape);
   set_options(a, name, dy.dtype(), scale, dropout, saved_option<input(bias)>(saved),
               saved_option<input(key_lengths)>(saved));
+  if (grads.wanted(qkv)) {
+    a.y = kept_or_none<output>(saved);
+    a.log_sums = kept_or_none<extra_output(log_sums)>(saved);
+  }
   const Tensor dqkv = grads.wanted(qkv) ? Tensor::empty(shape, dy.dtype(), dy.device()) : Tensor();
   const Tensor bias_sums = bias_sums_for(a, grads.wanted(bias));
   run_backward(
@@ -189,7 +199,8 @@ Tensor CrossAttention::forward(std::span<const Tensor> inputs) const {
   a.q = {query};
   a.k = {inputs[k]};
   a.v = {inputs[v]};
-  return run_forward(a, query.dtype(), query.device());
+  Tensor unused;
+  return run_forward(a, query.dtype(), query.device(), unused);
 }
 
 void CrossAttention::backward(const Tensor& dy, const Saved<CrossAttention>& saved, Grads& grads) const {

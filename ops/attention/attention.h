@@ -12,7 +12,8 @@ namespace lacuna {
 //
 // Backward recomputes the probabilities from q and k, a block of queries at a time (Dao et al. 2022, "FlashAttention",
 // algorithm 4). All keys of a block are at hand, so neither the denominators nor the output are kept, and each row sums
-// to one even if q and k are approximate.
+// to one even if q and k are approximate. cuDNN on cuda reads both: denominators are kept there, and the output if
+// another op keeps it anyway; otherwise, and if q and k may be approximate, forward runs again.
 //
 // bias (optional): [W, H or 1, Lq or 1, Lk] of q's type, where W divides the batch size B: sample b uses bias[b % W].
 // W = 1 is shared by the batch (Swin's relative position bias), W = B is one per sample, W = windows per image is
@@ -30,6 +31,7 @@ namespace lacuna {
 /// n = `queries`; Lq is n and Lk is L above.
 struct Attention {
   enum Input { qkv, bias, key_lengths };
+  enum ExtraOutput { log_sums };  // f32 [B, heads, n], logarithms of the denominators: where backward can use them
   std::int64_t heads = 1;
   double scale = 0;          // 0: 1 / sqrt(head_dim)
   std::int64_t queries = 0;  // only the first n tokens are queries, 0: all L; all L are keys
@@ -40,10 +42,12 @@ struct Attention {
   static constexpr std::array saves{
       Save{.from = input(qkv), .need = Need::value, .for_grad_of = {qkv, bias}, .groups = Groups::head},
       Save{.from = input(bias), .need = Need::exact, .for_grad_of = {qkv, bias}},
-      Save{.from = input(key_lengths), .need = Need::exact, .for_grad_of = {qkv, bias}}};
+      Save{.from = input(key_lengths), .need = Need::exact, .for_grad_of = {qkv, bias}},
+      Save{.from = extra_output(log_sums), .need = Need::exact, .for_grad_of = {qkv}, .when = When::lossless},
+      Save{.from = output, .need = Need::value, .for_grad_of = {qkv}, .when = When::held}};
   static constexpr InputSet matmul_operands{qkv};
   std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
-  Tensor forward(std::span<const Tensor> inputs) const;
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
   void backward(const Tensor& dy, const Saved<Attention>& saved, Grads& grads) const;
 };
 

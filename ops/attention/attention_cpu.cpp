@@ -460,7 +460,7 @@ void check_key_lengths(const AttentionArguments& a) {
            "attention: expected key_lengths between 0 and the {} keys, got {} for sample {}", a.keys, lengths[i], i);
 }
 
-void forward(const AttentionArguments& a, const Tensor& y, const Tensor& workspace) {
+void forward(const AttentionArguments& a, const Tensor& y, Tensor&, const Tensor& workspace) {
   check_key_lengths(a);
   tile::with_factors(y.dtype(), [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
     using C = Compute<T>;
@@ -509,19 +509,27 @@ const RegisterKernel cpu_sum_bias{attention_sum_bias, DeviceKind::cpu, sum_bias}
 
 namespace {
 /// In a plan for cuda.
-void take_memory_on_cuda(bool backward, const AttentionArguments& a, DType dtype, Device device) {
-  if (a.bias.defined() || a.key_lengths.defined() || a.dropout > 0 || a.sequences != nullptr) return;
-  take_dense_memory(backward, {a.samples, a.heads, a.heads, a.queries, a.keys, a.head_dim}, dtype, device);
+bool is_plain(const AttentionArguments& a) {
+  return !a.bias.defined() && !a.key_lengths.defined() && a.dropout == 0 && a.sequences == nullptr;
+}
+DenseExtents extents_of(const AttentionArguments& a) {
+  return {a.samples, a.heads, a.heads, a.queries, a.keys, a.head_dim};
 }
 }  // namespace
 
-std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype, Device device) {
-  if (computes_on_cuda(device)) return take_memory_on_cuda(false, a, dtype, device), 0;
+std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype, Device device, Tensor& log_sums) {
+  if (computes_on_cuda(device)) {
+    if (is_plain(a)) log_sums = take_dense_forward_memory(extents_of(a), dtype, device);
+    return 0;
+  }
   return tile::with_factors(
       dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) { return Forward<T, pairs>(a).workspace(); });
 }
 std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype, Device device) {
-  if (computes_on_cuda(device)) return take_memory_on_cuda(true, a, dtype, device), 0;
+  if (computes_on_cuda(device)) {
+    if (is_plain(a)) take_dense_backward_memory(extents_of(a), a.y, a.log_sums, dtype, device);
+    return 0;
+  }
   return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
     return Backward<T, pairs>(a, {}, {}).workspace();
   });

@@ -90,17 +90,22 @@ std::optional<DenseArguments> dense(const AttentionArguments& a) {
                         .causal = false,
                         .q = a.q,
                         .k = a.k,
-                        .v = a.v};
+                        .v = a.v,
+                        .y = a.y,
+                        .log_sums = a.log_sums};
 }
 
-const RegisterKernel cuda_forward{
-    attention_forward, DeviceKind::cuda, [](const AttentionArguments& a, const Tensor& y, const Tensor&) {
-      if (const auto what = dense(a); what.has_value() && forward_by_cudnn(*what, y)) return;
-      const DeviceSequences sequences(a, y.device());
-      const cuda::AttentionProblem p = problem_of(a, sequences);
-      cuda::attention_forward(stream_of(y.device()), y.dtype(), p,
-                              rows_of({y}, a.queries, a.every_query ? sequences.offsets_data() : nullptr));
-    }};
+const RegisterKernel cuda_forward{attention_forward, DeviceKind::cuda,
+                                  [](const AttentionArguments& a, const Tensor& y, Tensor& log_sums, const Tensor&) {
+                                    if (const auto what = dense(a); what.has_value())
+                                      log_sums = forward_by_cudnn(*what, y);
+                                    if (log_sums.defined()) return;
+                                    const DeviceSequences sequences(a, y.device());
+                                    const cuda::AttentionProblem p = problem_of(a, sequences);
+                                    cuda::attention_forward(
+                                        stream_of(y.device()), y.dtype(), p,
+                                        rows_of({y}, a.queries, a.every_query ? sequences.offsets_data() : nullptr));
+                                  }};
 
 const RegisterKernel cuda_backward{
     attention_backward, DeviceKind::cuda,

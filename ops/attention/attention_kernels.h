@@ -30,6 +30,8 @@ struct AttentionArguments {
   bool every_query = true;  // with `sequences`: q has the rows of k; otherwise `queries` rows a sample
   // Draw (head · draw_rows + query) · draw_columns + key of a sample decides on a probability.
   std::int64_t draw_rows = 0, draw_columns = 0;
+  /// For backward, those of forward: y, and log_sums f32 [samples, heads, queries]; or undefined.
+  Tensor y{}, log_sums{};
 };
 
 struct AttentionGradients {
@@ -39,13 +41,14 @@ struct AttentionGradients {
   Tensor bias_sums{};
 };
 
-/// Elements of the compute type that one thread of the CPU works in; none on cuda.
-std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype, Device device);
+/// Elements of the compute type that one thread of the CPU works in; none on cuda. A plan on `meta` gets log_sums of
+/// forward here.
+std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype, Device device, Tensor& log_sums);
 std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype, Device device);
 
-/// y [samples · queries, heads · head_dim]; workspace [threads, C].
-inline constinit Kernel<void(const AttentionArguments& a, const Tensor& y, const Tensor& workspace)> attention_forward{
-    "attention forward"};
+/// y [samples · queries, heads · head_dim]; workspace [threads, C]. On cuda log_sums is set if backward can use it.
+inline constinit Kernel<void(const AttentionArguments& a, const Tensor& y, Tensor& log_sums, const Tensor& workspace)>
+    attention_forward{"attention forward"};
 inline constinit Kernel<void(const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to,
                              const Tensor& workspace)>
     attention_backward{"attention backward"};

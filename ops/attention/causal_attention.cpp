@@ -89,7 +89,7 @@ std::int64_t CausalAttention::macs(std::span<const Shape> inputs, const Shape&) 
   return 2 * pairs * inputs[q].back();  // q·k, and p·v
 }
 
-Tensor CausalAttention::forward(std::span<const Tensor> inputs) const {
+Tensor CausalAttention::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
   const Tensor& query = inputs[q];
   CausalArguments a = causal_arguments(*this, query.shape(), inputs[k].shape(), inputs[v].shape(), query.device());
   expect(inputs[k].dtype() == query.dtype() && inputs[v].dtype() == query.dtype(),
@@ -99,25 +99,34 @@ Tensor CausalAttention::forward(std::span<const Tensor> inputs) const {
   a.k = inputs[k];
   a.v = inputs[v];
   Tensor y = empty_like(query);
+  Tensor sums;
   const Tensor workspace =
-      thread_memory(causal_forward_workspace(a, query.dtype(), query.device()), query.dtype(), query.device());
-  causal_forward(query.device(), a, y, workspace);
+      thread_memory(causal_forward_workspace(a, query.dtype(), query.device(), sums), query.dtype(), query.device());
+  causal_forward(query.device(), a, y, sums, workspace);
+  if (sums.defined()) extra_outputs.push_back(std::move(sums));
   return y;
 }
 
 void CausalAttention::backward(const Tensor& dy, const Saved<CausalAttention>& saved, Grads& grads) const {
   const bool reads_v = grads.wanted(q) || grads.wanted(k);
-  causal_gradients(*this, dy, saved.get<input(q)>(), saved.get<input(k)>(), reads_v ? saved.get<input(v)>() : Operand(),
+  causal_gradients(*this, dy,
+                   {.q = saved.get<input(q)>(),
+                    .k = saved.get<input(k)>(),
+                    .v = reads_v ? saved.get<input(v)>() : Operand(),
+                    .y = kept_or_none<output>(saved),
+                    .log_sums = kept_or_none<extra_output(log_sums)>(saved)},
                    grads);
 }
 
-void causal_gradients(const CausalAttention& op, const Tensor& dy, const Operand& asked, const Operand& keys,
-                      const Operand& values, Grads& grads) {
+void causal_gradients(const CausalAttention& op, const Tensor& dy, const CausalSaved& saved, Grads& grads) {
   using enum CausalAttention::Input;
+  const Operand &asked = saved.q, &keys = saved.k, &values = saved.v;
   const bool reads_v = grads.wanted(q) || grads.wanted(k);
   CausalArguments a = causal_arguments(op, asked.shape(), keys.shape(), keys.shape(), dy.device());
   for (const int i : {q, k, v})
     if (grads.wanted(i)) grads[i] = Tensor::empty(i == q ? asked.shape() : keys.shape(), dy.dtype(), dy.device());
+  a.y = saved.y;
+  a.log_sums = saved.log_sums;
   const Tensor workspace =
       thread_memory(causal_backward_workspace(a, dy.dtype(), dy.device()), dy.dtype(), dy.device());
   std::int64_t decoded = std::min(asked.block_rows(), keys.block_rows());
@@ -130,6 +139,8 @@ void causal_gradients(const CausalAttention& op, const Tensor& dy, const Operand
     a.q = asked.rows(of_queries.begin, of_queries.end);
     a.k = keys.rows(of_keys.begin, of_keys.end);
     if (reads_v) a.v = values.rows(of_keys.begin, of_keys.end);
+    if (saved.y.defined()) a.y = saved.y.row_range(of_queries.begin, of_queries.end);
+    if (saved.log_sums.defined()) a.log_sums = saved.log_sums.leading(first, a.last);
     const auto rows = [&](int i, Range range) {
       return grads.wanted(i) ? grads[i].row_range(range.begin, range.end) : Tensor();
     };

@@ -3,6 +3,7 @@
 
 #include "core/op.h"
 #include "core/random.h"
+#include "ops/operand.h"
 #include "ops/shapes/sequences.h"
 
 #include <vector>
@@ -29,6 +30,9 @@ namespace lacuna {
 /// constant of the model, not below the longest sequence, so that batches of any composition draw the same mask.
 struct CausalAttention {
   enum Input { q, k, v };
+  enum ExtraOutput {
+    log_sums
+  };  // f32 [sequences, heads, length], logarithms of the denominators: for cuDNN's backward
   std::int64_t heads = 1, kv_heads = 1;
   SequencesPtr sequences = nullptr;  // of k and v
   SequencesPtr queries = nullptr;    // of q
@@ -45,17 +49,22 @@ struct CausalAttention {
   static constexpr std::array saves{
       Save{.from = input(q), .need = Need::value, .for_grad_of = {q, k, v}, .groups = Groups::head},
       Save{.from = input(k), .need = Need::value, .for_grad_of = {q, k, v}, .groups = Groups::head},
-      Save{.from = input(v), .need = Need::value, .for_grad_of = {q, k}, .groups = Groups::head}};
+      Save{.from = input(v), .need = Need::value, .for_grad_of = {q, k}, .groups = Groups::head},
+      Save{.from = extra_output(log_sums), .need = Need::exact, .for_grad_of = {q, k, v}, .when = When::lossless},
+      Save{.from = output, .need = Need::value, .for_grad_of = {q, k, v}, .when = When::held}};
   static constexpr InputSet matmul_operands{q, k, v};
   std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
-  Tensor forward(std::span<const Tensor> inputs) const;
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
   void backward(const Tensor& dy, const Saved<CausalAttention>& saved, Grads& grads) const;
 };
 
-/// CausalAttention's backward for another op that is computed by it and numbers q, k and v alike. v is read if the
-/// gradient of q or k is wanted.
-void causal_gradients(const CausalAttention& op, const Tensor& dy, const Operand& q, const Operand& k, const Operand& v,
-                      Grads& grads);
+/// CausalAttention's operands in backward. y and log_sums: undefined if they were not kept.
+struct CausalSaved {
+  Operand q, k, v;  // v: undefined unless the gradient of q or k is wanted
+  Tensor y{}, log_sums{};
+};
+/// CausalAttention's backward for another op that is computed by it and numbers q, k and v alike.
+void causal_gradients(const CausalAttention& op, const Tensor& dy, const CausalSaved& saved, Grads& grads);
 
 /// ALiBi's slopes: 2^(-8 i / n), i = 1 to n, for the largest power of two n within `heads`, then 2^(-4 i / n) for odd
 /// i.

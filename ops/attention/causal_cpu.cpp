@@ -496,7 +496,7 @@ void add_parts(const CausalArguments& a, std::int64_t which, const Tensor& parti
 }
 
 const RegisterKernel cpu_causal_forward{
-    causal_forward, DeviceKind::cpu, [](const CausalArguments& a, const Tensor& y, const Tensor& workspace) {
+    causal_forward, DeviceKind::cpu, [](const CausalArguments& a, const Tensor& y, Tensor&, const Tensor& workspace) {
       tile::with_factors(y.dtype(), [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
         const CausalForward<T, pairs> kernel(a);
         for_each_causal_task(a, [&](const CausalTask& task, std::int64_t thread) {
@@ -522,10 +522,9 @@ const RegisterKernel cpu_causal_backward{
 
 namespace {
 /// In a plan for cuda.
-void take_causal_memory_on_cuda(bool backward, const CausalArguments& a, DType dtype, Device device) {
-  if (!has_dense_form(a)) return;
+DenseExtents extents_of(const CausalArguments& a) {
   const std::int64_t length = a.keys.length(a.first);
-  take_dense_memory(backward, {a.last - a.first, a.heads, a.kv_heads, length, length, a.head_dim}, dtype, device);
+  return {a.last - a.first, a.heads, a.kv_heads, length, length, a.head_dim};
 }
 }  // namespace
 
@@ -539,14 +538,20 @@ bool has_dense_form(const CausalArguments& a) {
   return true;
 }
 
-std::int64_t causal_forward_workspace(const CausalArguments& a, DType dtype, Device device) {
-  if (computes_on_cuda(device)) return take_causal_memory_on_cuda(false, a, dtype, device), 0;
+std::int64_t causal_forward_workspace(const CausalArguments& a, DType dtype, Device device, Tensor& log_sums) {
+  if (computes_on_cuda(device)) {
+    if (has_dense_form(a)) log_sums = take_dense_forward_memory(extents_of(a), dtype, device);
+    return 0;
+  }
   return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
     return CausalForward<T, pairs>(a).workspace();
   });
 }
 std::int64_t causal_backward_workspace(const CausalArguments& a, DType dtype, Device device) {
-  if (computes_on_cuda(device)) return take_causal_memory_on_cuda(true, a, dtype, device), 0;
+  if (computes_on_cuda(device)) {
+    if (has_dense_form(a)) take_dense_backward_memory(extents_of(a), a.y, a.log_sums, dtype, device);
+    return 0;
+  }
   return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
     return CausalBackward<T, pairs>(a).workspace();
   });

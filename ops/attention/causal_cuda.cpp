@@ -86,12 +86,15 @@ std::optional<DenseArguments> dense_causal(const CausalArguments& a) {
                         .causal = true,
                         .q = {a.q},
                         .k = {a.k},
-                        .v = {a.v}};
+                        .v = {a.v},
+                        .y = a.y,
+                        .log_sums = a.log_sums};
 }
 
 const RegisterKernel cuda_causal_forward{
-    causal_forward, DeviceKind::cuda, [](const CausalArguments& a, const Tensor& y, const Tensor&) {
-      if (const auto what = dense_causal(a); what.has_value() && forward_by_cudnn(*what, y)) return;
+    causal_forward, DeviceKind::cuda, [](const CausalArguments& a, const Tensor& y, Tensor& log_sums, const Tensor&) {
+      if (const auto what = dense_causal(a); what.has_value()) log_sums = forward_by_cudnn(*what, y);
+      if (log_sums.defined()) return;
       const CausalOnDevice there(a, y.device());
       cuda::causal_forward(stream_of(y.device()), y.dtype(), there.problem(a), there.queries.of(y));
     }};

@@ -26,6 +26,8 @@ struct CausalArguments {
   std::int64_t parts;                           // of the heads that share one of k: a thread has a part
   std::int64_t first = 0, last = keys.count();  // the sequences of this call
   Tensor q{}, k{}, v{};                         // [rows of these sequences, C]
+  /// For backward, those of forward: y, and log_sums f32 [sequences, heads, length]; or undefined.
+  Tensor y{}, log_sums{};
 
   std::int64_t group() const { return heads / kv_heads; }
   /// The position of a sequence's first query.
@@ -48,13 +50,14 @@ struct CausalGradients {
 /// Whether cuDNN's form is enough: sequences of one length, all of whose rows are queries, and no other option.
 bool has_dense_form(const CausalArguments& a);
 
-/// Elements of the compute type that one thread of the CPU works in; none on cuda.
-std::int64_t causal_forward_workspace(const CausalArguments& a, DType dtype, Device device);
+/// Elements of the compute type that one thread of the CPU works in; none on cuda. A plan on `meta` gets log_sums of
+/// forward here.
+std::int64_t causal_forward_workspace(const CausalArguments& a, DType dtype, Device device, Tensor& log_sums);
 std::int64_t causal_backward_workspace(const CausalArguments& a, DType dtype, Device device);
 
-/// y [rows of q, heads · head_dim]; workspace [threads, C].
-inline constinit Kernel<void(const CausalArguments& a, const Tensor& y, const Tensor& workspace)> causal_forward{
-    "causal_attention"};
+/// y [rows of q, heads · head_dim]; workspace [threads, C]. On cuda log_sums is set if backward can use it.
+inline constinit Kernel<void(const CausalArguments& a, const Tensor& y, Tensor& log_sums, const Tensor& workspace)>
+    causal_forward{"causal_attention"};
 inline constinit Kernel<void(const CausalArguments& a, const Tensor& dy, const CausalGradients& to,
                              const Tensor& workspace)>
     causal_backward{"causal_attention backward"};

@@ -49,30 +49,26 @@ void run_dense(Device device, const cuda::DenseAttention& what, const cuda::Dens
   cuda::attend(stream_of(device), device.index, what, pointers, workspace.raw());
 }
 
-/// The log-sums that forward returns beside y.
-Tensor log_sums_for(std::int64_t samples, const DenseArguments& a, Device device) {
-  return Tensor::empty({samples, a.heads, a.queries}, DType::f32, device, Purpose::workspace);
-}
-
 }  // namespace
 
-bool forward_by_cudnn(const DenseArguments& a, const Tensor& y) {
+Tensor forward_by_cudnn(const DenseArguments& a, const Tensor& y) {
   const Device device = y.device();
-  if (!is_dense(a, y.dtype())) return false;
+  if (!is_dense(a, y.dtype())) return {};
   const cuda::DenseAttention what = dense_problem(a, y.dtype());
-  if (!cuda::has_plan(device.index, what)) return false;
-  const Tensor log_sums = log_sums_for(a.samples, a, device);
+  if (!cuda::has_plan(device.index, what)) return {};
+  Tensor log_sums = Tensor::empty({a.samples, a.heads, a.queries}, DType::f32, device);
   run_dense(
       device, what,
       {.q = data_of(a.q), .k = data_of(a.k), .v = data_of(a.v), .y = y.raw(), .log_sums = log_sums.data<float>()});
-  return true;
+  return log_sums;
 }
 
 bool backward_by_cudnn(const DenseArguments& a, const Tensor& dy, const TokenColumns& dq, const TokenColumns& dk,
                        const TokenColumns& dv) {
   const Device device = dy.device();
   if (!is_dense(a, dy.dtype()) || !dq.tokens.defined() || !dk.tokens.defined() || !dv.tokens.defined()) return false;
-  const std::int64_t part = std::min(a.samples, cuda::samples_at_once(dense_problem(a, dy.dtype())));
+  const bool again = !a.y.defined() || !a.log_sums.defined();
+  const std::int64_t part = cuda::samples_at_once(dense_problem(a, dy.dtype()));
   const std::int64_t rest = a.samples % part;
   const auto plans_of = [&](std::int64_t samples) {
     cuda::DenseAttention forward = dense_problem(a, dy.dtype());
@@ -86,12 +82,14 @@ bool backward_by_cudnn(const DenseArguments& a, const Tensor& dy, const TokenCol
   };
   for (const std::int64_t samples : {part, rest == 0 ? part : rest}) {
     const auto [forward, backward] = plans_of(samples);
-    if (!cuda::has_room(backward) || !cuda::has_plan(device.index, forward) || !cuda::has_plan(device.index, backward))
+    if (!cuda::has_room(backward) || (again && !cuda::has_plan(device.index, forward)) ||
+        !cuda::has_plan(device.index, backward))
       return false;
   }
   const std::int64_t width = a.heads * a.head_dim;
-  const Tensor y = Tensor::empty({part * a.queries, width}, dy.dtype(), device, Purpose::workspace);
-  const Tensor log_sums = log_sums_for(part, a, device);
+  const Tensor y_again = Tensor::empty({again ? part * a.queries : 0, width}, dy.dtype(), device, Purpose::workspace);
+  const Tensor sums_again =
+      Tensor::empty({again ? part : 0, a.heads, a.queries}, DType::f32, device, Purpose::workspace);
   if (a.query_rows > a.queries) dq.tokens.fill(0);  // rows that ask nothing
   for (std::int64_t first = 0; first < a.samples; first += part) {
     const std::int64_t samples = std::min(part, a.samples - first);
@@ -102,10 +100,16 @@ bool backward_by_cudnn(const DenseArguments& a, const Tensor& dy, const TokenCol
     cuda::DenseAttentionPointers pointers{.q = from(a.q, a.query_rows),
                                           .k = from(a.k, a.keys),
                                           .v = from(a.v, a.keys),
-                                          .y = y.raw(),
-                                          .log_sums = log_sums.data<float>()};
-    run_dense(device, forward, pointers);
-    pointers.dy = dy.data<const std::byte>() + first * a.queries * width * size_of(dy.dtype());
+                                          .y = y_again.raw(),
+                                          .log_sums = sums_again.data<float>()};
+    const std::int64_t first_row = first * a.queries * width * size_of(dy.dtype());  // in bytes
+    if (again) {
+      run_dense(device, forward, pointers);
+    } else {
+      pointers.y = a.y.raw() + first_row;
+      pointers.log_sums = a.log_sums.data<float>() + first * a.heads * a.queries;
+    }
+    pointers.dy = dy.data<const std::byte>() + first_row;
     pointers.dq = from(dq, a.query_rows);
     pointers.dk = from(dk, a.keys);
     pointers.dv = from(dv, a.keys);

@@ -13,12 +13,13 @@ struct DenseArguments {
   double scale;
   bool causal;
   TokenColumns q, k, v;
+  Tensor y{}, log_sums{};  // for backward: those of forward
 };
 
-/// False: cuDNN is not here or does not compute it, and nothing is done. y [samples · queries, heads · head_dim].
-bool forward_by_cudnn(const DenseArguments& a, const Tensor& y);
-/// The same; all three gradients have to be wanted. cuDNN reads y and the logarithms of the sums, which are not saved:
-/// forward runs again for them.
+/// Returns the logarithms of the sums of each query's exponentials, f32 [samples, heads, queries]. Undefined: cuDNN is
+/// not here or does not compute it, and nothing is done. y [samples · queries, heads · head_dim].
+Tensor forward_by_cudnn(const DenseArguments& a, const Tensor& y);
+/// False: nothing is done, as above. All three gradients have to be wanted. Without y or log_sums forward runs again.
 bool backward_by_cudnn(const DenseArguments& a, const Tensor& dy, const TokenColumns& dq, const TokenColumns& dk,
                        const TokenColumns& dv);
 

@@ -3,6 +3,7 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/tensor.h"
 
 #include <cstdint>
 
@@ -16,6 +17,10 @@ struct DenseExtents {
 bool is_dense(std::int64_t head_dim, DType dtype);
 
 /// Takes and releases on `meta` what attention without bias, lengths and dropout takes on cuda; nothing elsewhere.
-void take_dense_memory(bool backward, const DenseExtents& of, DType dtype, Device device);
+/// Forward's returns the log sums that it will give, f32 [samples, heads, queries], or an undefined tensor.
+Tensor take_dense_forward_memory(const DenseExtents& of, DType dtype, Device device);
+/// y, log_sums: those of forward; undefined: computed again.
+void take_dense_backward_memory(const DenseExtents& of, const Tensor& y, const Tensor& log_sums, DType dtype,
+                                Device device);
 
 }  // namespace lacuna

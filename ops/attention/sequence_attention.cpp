@@ -87,7 +87,10 @@ std::int64_t SequenceAttention::macs(std::span<const Shape> inputs, const Shape&
 }
 
 Tensor SequenceAttention::forward(std::span<const Tensor> inputs) const {
-  if (window != 0) return within_window(*this).forward(inputs);
+  if (window != 0) {
+    std::vector<Tensor> unused;
+    return within_window(*this).forward(inputs, unused);
+  }
   const Tensor& query = inputs[q];
   AttentionArguments a = arguments_of(*this, query.shape(), inputs[k].shape(), inputs[v].shape());
   expect(inputs[k].dtype() == query.dtype() && inputs[v].dtype() == query.dtype(),
@@ -97,9 +100,10 @@ Tensor SequenceAttention::forward(std::span<const Tensor> inputs) const {
   a.k = {inputs[k]};
   a.v = {inputs[v]};
   Tensor y = empty_like(query);
-  const Tensor workspace =
-      workspace_for(attention_forward_workspace(a, query.dtype(), query.device()), query.dtype(), query.device());
-  attention_forward(query.device(), a, y, workspace);
+  Tensor unused;
+  const Tensor workspace = workspace_for(attention_forward_workspace(a, query.dtype(), query.device(), unused),
+                                         query.dtype(), query.device());
+  attention_forward(query.device(), a, y, unused, workspace);
   return y;
 }
 
@@ -107,7 +111,7 @@ void SequenceAttention::backward(const Tensor& dy, const Saved<SequenceAttention
   const Operand asked = saved.get<input(q)>(), keys = saved.get<input(k)>();
   const bool reads_v = grads.wanted(q) || grads.wanted(k);
   const Operand values = reads_v ? saved.get<input(v)>() : Operand();
-  if (window != 0) return causal_gradients(within_window(*this), dy, asked, keys, values, grads);
+  if (window != 0) return causal_gradients(within_window(*this), dy, {.q = asked, .k = keys, .v = values}, grads);
   AttentionArguments whole = arguments_of(*this, asked.shape(), keys.shape(), keys.shape());
   for (const int i : {q, k, v})
     if (grads.wanted(i)) grads[i] = Tensor::empty(i == q ? asked.shape() : keys.shape(), dy.dtype(), dy.device());

@@ -25,7 +25,7 @@ namespace {
 class SavedByBlocks final : public SavedTensors {
  public:
   explicit SavedByBlocks(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
-  bool present(std::size_t row) const override { return tensors_[row].defined(); }
+  bool present(std::size_t row) const override { return row < tensors_.size() && tensors_[row].defined(); }
   Operand operand(std::size_t row) const override {
     return tensors_[row].shape().rank() == 3 ? copied_operand(tensors_[row], &ranges_) : Operand(tensors_[row]);
   }
@@ -47,7 +47,8 @@ struct Results {
 /// All gradients of `op` for dy drawn from `site`.
 template <class Op>
 Results run(const Op& op, const std::vector<Tensor>& inputs, std::int64_t block_rows = 100000) {
-  Results results{.out = op.forward(inputs), .gradients = {}, .ranges = {}};
+  std::vector<Tensor> extra_outputs;
+  Results results{.out = Bound<Op>(op).forward(inputs, extra_outputs).front(), .gradients = {}, .ranges = {}};
   const Tensor& first = inputs.front();
   const SmallRowBlocks small(block_rows * first.shape().back() * size_of(first.dtype()));
   const SavedByBlocks saved(inputs);
@@ -330,7 +331,8 @@ TEST_CASE("attention: large scores stay finite, and NaN is not hidden") {
 TEST_CASE("attention: inputs that do not fit are refused") {
   const Tensor qkv = sample_values({4, 5, 12}, DType::f32, 1);
   const auto refused = [&](const Attention& op, const Tensor& bias, const Tensor& length) {
-    CHECK_THROWS_AS(op.forward(std::vector<Tensor>{qkv, bias, length}), Error);
+    std::vector<Tensor> extra_outputs;
+    CHECK_THROWS_AS(op.forward(std::vector<Tensor>{qkv, bias, length}, extra_outputs), Error);
   };
   const Attention op{.heads = 2};
   refused({.heads = 3}, {}, {});

@@ -63,6 +63,10 @@ std::array<Tensor, 3> inputs_of(const CausalAttention& op, std::int64_t d, DType
   return {sample_values({1, asked, op.heads * d}, dtype, 1), sample_values({1, rows, op.kv_heads * d}, dtype, 2),
           sample_values({1, rows, op.kv_heads * d}, dtype, 3)};
 }
+Tensor output_of(const CausalAttention& op, std::span<const Tensor> inputs) {
+  std::vector<Tensor> extra_outputs;
+  return op.forward(inputs, extra_outputs);
+}
 SequencesPtr packed(const std::vector<std::int64_t>& offsets) { return Sequences::packed(offsets); }
 
 }  // namespace
@@ -121,8 +125,8 @@ TEST_CASE("causal attention is what its definition says") {
       const auto exact = inputs_of(one.op, one.head_dim, DType::f64);
       const std::vector<double> expected = by_definition(one.op, exact);
       const Tensor wanted = Tensor::from(std::span<const double>(expected), exact[0].shape());
-      CHECK(relative_error(one.op.forward(exact), wanted) < 1e-12);
-      CHECK(relative_error(one.op.forward(inputs_of(one.op, one.head_dim, DType::f32)), wanted) < 1e-5);
+      CHECK(relative_error(output_of(one.op, exact), wanted) < 1e-12);
+      CHECK(relative_error(output_of(one.op, inputs_of(one.op, one.head_dim, DType::f32)), wanted) < 1e-5);
     }
   }
 }
@@ -131,29 +135,29 @@ TEST_CASE("causal attention of the last token is attention of one query to all k
   const CausalAttention causal{.heads = 2, .kv_heads = 2, .sequences = packed({0, 40}), .queries = packed({0, 1})};
   const auto inputs = inputs_of(causal, 8, DType::f64);
   const SequenceAttention all{.heads = 2, .sequences = packed({0, 40}), .queries = 1};
-  CHECK(relative_error(causal.forward(inputs), all.forward(inputs)) < 1e-12);
+  CHECK(relative_error(output_of(causal, inputs), all.forward(inputs)) < 1e-12);
 }
 
 TEST_CASE("a token's output does not depend on tokens after it, to the bit") {
   const CausalAttention op{.heads = 2, .kv_heads = 1, .sequences = packed({0, 130})};
   auto inputs = inputs_of(op, 16, DType::f32);
-  const std::vector<double> before = op.forward(inputs).to_vector();
+  const std::vector<double> before = output_of(op, inputs).to_vector();
   for (const std::size_t i : {0, 1, 2}) {
     const std::int64_t last = inputs[i].rows() - 1;
     inputs[i].row_range(last, last + 1).fill(3);
   }
-  const std::vector<double> after = op.forward(inputs).to_vector();
+  const std::vector<double> after = output_of(op, inputs).to_vector();
   for (std::size_t i = 0; i < before.size() - 32; ++i) REQUIRE(before[i] == after[i]);
 }
 
 TEST_CASE("a cache gives the outputs of one pass") {
   CausalAttention op{.heads = 4, .kv_heads = 2, .sequences = packed({0, 60}), .window = 25};
   const auto inputs = inputs_of(op, 8, DType::f64);
-  const Tensor whole = op.forward(inputs);
+  const Tensor whole = output_of(op, inputs);
   for (const std::int64_t rows : {1, 7}) {
     op.queries = packed({0, rows});
     const Tensor q = inputs[0].row_range(60 - rows, 60).reshape({1, rows, 32});
-    CHECK(relative_error(op.forward(std::array{q, inputs[1], inputs[2]}), whole.row_range(60 - rows, 60)) < 1e-12);
+    CHECK(relative_error(output_of(op, std::array{q, inputs[1], inputs[2]}), whole.row_range(60 - rows, 60)) < 1e-12);
   }
 }
 
@@ -202,7 +206,7 @@ TEST_CASE("behind norms of heads and a rotation, what attention reads is made ag
 
 TEST_CASE("causal attention refuses what does not fit") {
   const auto run = [](const CausalAttention& op, std::int64_t head_dim) {
-    op.forward(inputs_of(op, head_dim, DType::f32));
+    output_of(op, inputs_of(op, head_dim, DType::f32));
   };
   CHECK_THROWS_WITH_AS(run({.heads = 3, .kv_heads = 2, .sequences = packed({0, 4})}, 2),
                        doctest::Contains("multiple of kv_heads"), Error);

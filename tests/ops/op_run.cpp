@@ -58,7 +58,9 @@ Tensor in_double(const Tensor& tensor) { return is_floating(tensor.dtype()) ? te
 
 const Tensor& Result::at(Source source) const {
   if (source.kind == Source::Kind::output) return outputs[source.index];
-  return (source.kind == Source::Kind::input ? inputs : extra_outputs)[source.index];
+  const std::vector<Tensor>& all = source.kind == Source::Kind::input ? inputs : extra_outputs;
+  static const Tensor none;  // an extra output that the op did not give
+  return source.index < all.size() ? all[source.index] : none;
 }
 const Tensor& Result::y() const {
   REQUIRE(outputs.size() == 1);
@@ -79,7 +81,11 @@ class DeclaredTensors final : public SavedTensors {
   DeclaredTensors(const Operation& op, const Result& result, InputSet wanted, Form form)
       : op_(op), result_(result), wanted_(wanted), form_(form) {}
 
-  bool present(std::size_t row) const override { return result_.at(op_.saves()[row].from).defined(); }
+  bool present(std::size_t row) const override {
+    const Save& save = op_.saves()[row];
+    const bool is_lossless = form_ != Form::quantized && form_ != Form::decoded;
+    return result_.at(save.from).defined() && (save.when == When::always || is_lossless);
+  }
   Operand operand(std::size_t row) const override {
     const Tensor& tensor = declared(row);
     const Need need = op_.saves()[row].need;

@@ -1,0 +1,91 @@
+// The tensors that attention keeps for cuDNN's backward, on the stand-in.
+#include "autograd/tape.h"
+#include "core/ledger.h"
+#include "core/planned_device.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/causal_attention.h"
+#include "ops/products/linear.h"
+#include "tests/autograd/graphs.h"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+struct Step {
+  std::vector<double> gradient{};  // of the products' input
+  std::int64_t sums = 0;           // bytes of log sums that are held
+  std::int64_t peak = 0;
+};
+
+/// linear(attention(linear(x))) of 3 samples of 5 tokens, 2 heads of 8; `trains`: the last linear's weight.
+Step step(Device device, MemoryPolicy& policy, bool is_causal, bool trains = true) {
+  constexpr std::int64_t width = 16;
+  const Variable x(test_values({3, 5, width}, 1, DType::bf16).to(device), true, "x"),
+      in(test_values({3 * width, width}, 2, DType::f32).to(device), true, "in"),
+      out(test_values({width, width}, 3, DType::f32).to(device), trains, "out");
+  Ledger& account = ledger(device);
+  account.reset_peak();
+  const std::int64_t before = account.total();
+  Step result;
+  Tape tape(policy);
+  {
+    const Recording recording(tape);
+    Variable mixed;
+    if (is_causal) {
+      const auto sequences = Sequences::packed(std::vector<std::int64_t>{0, 5, 10, 15});
+      const auto part = [&](std::uint32_t site) {
+        const Variable weight(test_values({width, width}, site, DType::f32).to(device), true, "part");
+        return apply(Linear{}, x, weight, Variable()).reshape({1, 15, width});
+      };
+      mixed = apply(CausalAttention{.heads = 2, .kv_heads = 2, .sequences = sequences}, part(4), part(5), part(6));
+    } else {
+      mixed = apply(Attention{.heads = 2}, apply(Linear{}, x, in, Variable()), Variable(), Variable());
+    }
+    Variable y = apply(Linear{}, std::move(mixed), out, Variable());
+    for (const SavedTensorReport& report : tape.report())
+      if (report.info.source.kind == Source::Kind::extra_output) result.sums += report.bytes;
+    const Tensor dy = test_values(y.shape(), 7, DType::bf16).to(device);
+    std::vector<std::pair<Variable, Tensor>> losses;
+    losses.emplace_back(std::move(y), dy);
+    tape.backward(std::move(losses));
+  }
+  result.peak = account.peak() - before;
+  if (device != Device::meta) result.gradient = x.grad().to_vector();
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("cuda: attention keeps its log sums, and no policy that keeps values, nor a frozen layer, changes bits") {
+  for (const bool is_causal : {false, true}) {
+    const Step keep = step(Device::cuda, policy("keep"), is_causal);
+    CHECK(keep.sums == 3 * 2 * 5 * 4);
+    CHECK(step(Device::cuda, policy("exact"), is_causal).gradient == keep.gradient);
+    const Step frozen = step(Device::cuda, policy("keep"), is_causal, false);
+    CHECK(frozen.gradient == keep.gradient);
+    CHECK(step(Device::cpu, policy("keep"), is_causal).sums == 0);
+  }
+}
+
+TEST_CASE("cuda: under a policy that quantizes attention keeps no log sums") {
+  const auto quantizing = make_policy("fixed", {{"bits", 4.0}});
+  CHECK(step(Device::cuda, *quantizing, false).sums == 0);
+}
+
+TEST_CASE("cuda: a plan counts what attention keeps and works in") {
+  for (const bool is_causal : {false, true})
+    for (const bool trains : {false, true}) {
+      const Step there = step(Device::cuda, policy("exact"), is_causal, trains);
+      const PlannedDeviceScope scope(DeviceKind::cuda);
+      const Step planned = step(Device::meta, policy("exact"), is_causal, trains);
+      CHECK(planned.sums == there.sums);
+      CHECK(planned.peak == there.peak);
+    }
+}
+
+}  // namespace lacuna

@@ -150,7 +150,7 @@ if(cuda_found)
   add_library(lacuna_cuda_libraries OBJECT core/cuda/library.cpp ${cuda_libraries})
   target_link_libraries(lacuna_cuda_libraries PRIVATE lacuna lacuna_flags lacuna_cudart)
   target_compile_definitions(lacuna_cuda_libraries PRIVATE LACUNA_CUDA_LIBRARY_FOLDERS="${library_folders}"
-                                                           CUDNN_FRONTEND_SKIP_JSON_LIB)
+                                                           CUDNN_FRONTEND_SKIP_JSON_LIB XXH_INLINE_ALL)
   if(cudnn_found)
     target_include_directories(lacuna_cuda_libraries SYSTEM PRIVATE ${CUDNN_FRONTEND_INCLUDE_DIR} ${CUDNN_INCLUDE_DIR}
                                                                     ${NVRTC_INCLUDE_DIR})

@@ -2,6 +2,7 @@
 
 #include "autograd/file_store.h"
 #include "autograd/plan/memory_plan.h"
+#include "core/cache_folder.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/parallel.h"
@@ -16,7 +17,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -159,13 +159,8 @@ CostTable measure_costs(const fs::path& disk) {
 }  // namespace
 
 fs::path costs_file() {
-  const auto folder = [](const char* variable) {
-    const char* const value = std::getenv(variable);
-    return value != nullptr && *value == '/' ? fs::path(value) : fs::path();
-  };
-  if (const fs::path cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache / "lacuna" / "costs.json";
-  const fs::path home = folder("HOME");
-  return home.empty() ? fs::path() : home / ".cache" / "lacuna" / "costs.json";
+  const fs::path folder = cache_folder();
+  return folder.empty() ? folder : folder / "costs.json";
 }
 
 CostTable machine_costs() {

@@ -62,6 +62,14 @@ const RegisterKernel cpu_sum_rows{
       with_float_type(dy.dtype(), [&]<class T>(Type<T>) { sum_rows_on_cpu<T>(dy, add, sums); });
     }};
 
+const RegisterKernel cpu_gradients{linear_gradients,
+                                   {DeviceKind::cpu, DeviceKind::meta},
+                                   [](const Tensor& dy, const Tensor& x, bool add_weight, const Tensor& of_weight,
+                                      bool add_bias, const Tensor& of_bias) {
+                                     sum_rows(dy.device(), dy, add_bias, of_bias);
+                                     gemm(Matrix(dy).t(), Matrix(x), Matrix(of_weight), {.add = add_weight});
+                                   }};
+
 }  // namespace
 
 std::int64_t Linear::macs(std::span<const Shape> inputs, const Shape& y) const {
@@ -106,12 +114,15 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
     const bool is_meta = dy.device() == Device::meta;  // two blocks show what memory all of them take
     for (std::int64_t block = 0; block < (is_meta ? std::min<std::int64_t>(blocks, 2) : blocks); ++block) {
       const Range range = is_meta ? Range{0, longest} : part(rows, block, blocks);
-      const Tensor dy_block = dy.row_range(range.begin, range.end);  // [block, N]
-      if (of_bias) sum_rows(dy.device(), dy_block, std::exchange(add_bias, true), grads[bias]);
-      if (of_weight) {
-        const Tensor x_block = in.rows(range.begin, range.end);  // [block, K]
+      const Tensor dy_block = dy.row_range(range.begin, range.end);                   // [block, N]
+      const Tensor x_block = of_weight ? in.rows(range.begin, range.end) : Tensor();  // [block, K]
+      if (of_weight && of_bias)
+        linear_gradients(dy.device(), dy_block, x_block, std::exchange(add_weight, true), grads[weight],
+                         std::exchange(add_bias, true), grads[bias]);
+      else if (of_weight)
         gemm(Matrix(dy_block).t(), Matrix(x_block), Matrix(grads[weight]), {.add = std::exchange(add_weight, true)});
-      }
+      else
+        sum_rows(dy.device(), dy_block, std::exchange(add_bias, true), grads[bias]);
     }
   }
   if (grads.wanted(x)) {

@@ -75,6 +75,12 @@ TEST_CASE("cuBLASLt's descriptions of a product are read back") {
   CHECK(read->read<std::int32_t>(d.product.get(), CUBLASLT_MATMUL_DESC_TRANSB) == CUBLAS_OP_T);
   CHECK(read->read<std::uint32_t>(d.product.get(), CUBLASLT_MATMUL_DESC_EPILOGUE) == CUBLASLT_EPILOGUE_BIAS);
   CHECK(read->read<const void*>(d.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER) == memory.data());
+  cuda::Product with_sums = product;
+  with_sums.bias = nullptr;
+  with_sums.row_sums = memory.data();
+  const cuda::ProductDescription of_sums = cuda::description_of(with_sums);
+  CHECK(read->read<std::uint32_t>(of_sums.product.get(), CUBLASLT_MATMUL_DESC_EPILOGUE) == CUBLASLT_EPILOGUE_BGRADB);
+  CHECK(read->read<std::int32_t>(of_sums.product.get(), CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE) == CUDA_R_32F);
   check_layout(*read, d.a.get(), product.a, 2, CUDA_R_16BF);
   check_layout(*read, d.b.get(), product.b, 2, CUDA_R_16BF);
   check_layout(*read, d.c.get(), product.c, 2, CUDA_R_32F);

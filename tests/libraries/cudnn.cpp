@@ -133,6 +133,28 @@ TEST_CASE("cuDNN plans alike each time: bits of results hang on it") {
   });
 }
 
+TEST_CASE("cuDNN's further plans for a convolution have names, by which they are taken, and keep to the workspace") {
+  for_devices([](const cuda::PlanTarget& target) {
+    for (const auto pass : {cuda::ConvolutionPass::forward, cuda::ConvolutionPass::weight_gradient}) {
+      const cuda::Convolution what{pass, DType::bf16, shapes[1].shape};
+      const cuda::Planned planned = cuda::plan_of(target, what);
+      REQUIRE(planned.plan != nullptr);
+      const std::string first = planned.plan->name();
+      const std::vector<std::string> names = planned.plan->names(8);
+      REQUIRE(!names.empty());
+      CHECK(names.front() == first);
+      CHECK(planned.plan->name() == first);
+      for (const std::string& name : names) {
+        CHECK(planned.plan->take(name));
+        CHECK(planned.plan->name() == name);
+        CHECK(planned.plan->workspace() <= library_workspace);
+      }
+      CHECK(!planned.plan->take("none"));
+      CHECK(planned.plan->name() == names.back());
+    }
+  });
+}
+
 TEST_CASE("a plan whose whole workspace is above the buffer is none") {
   for_devices([](const cuda::PlanTarget& target) {
     // Sums of each query come on top of what the engine takes.

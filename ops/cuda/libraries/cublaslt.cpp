@@ -1,19 +1,28 @@
-// Matrix products by cuBLASLt, which is opened when it is first needed. The first plan of its heuristic is taken, so
-// that the same shapes have the same bits; split sums are reduced in f32 in order, never by atomics.
+// Matrix products by cuBLASLt, which is opened when it is first needed. The first plan of its heuristic is taken, or
+// the one that was measured (plan_file.h), so that the same shapes have the same bits; split sums are reduced in f32 in
+// order, never by atomics.
 #include "ops/cuda/libraries/cublaslt.h"
 
+#include "core/allocator.h"
 #include "core/cuda/library.h"
 #include "core/error.h"
+#include "core/tensor.h"
 #include "ops/cuda/libraries/cudnn.h"
 #include "ops/cuda/libraries/nccl.h"
+#include "ops/cuda/libraries/plan_file.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 namespace lacuna::cuda {
 namespace {
@@ -63,23 +72,46 @@ std::uint32_t alignment_of(const void* pointer) {
 }
 
 /// All that a plan depends on.
-using Key = std::tuple<int, std::array<std::int64_t, 9>, std::array<std::int64_t, 3>, std::array<DType, 3>,
+using Key = std::tuple<std::array<std::int64_t, 9>, std::array<std::int64_t, 3>, std::array<DType, 3>,
                        std::array<bool, 5>, std::array<std::uint32_t, 3>>;
 
-Key key_of(int device, const Product& p) {
-  return {device,
-          {p.a.rows, p.a.columns, p.a.stride, p.b.rows, p.b.columns, p.b.stride, p.c.rows, p.c.columns, p.c.stride},
+Key key_of(const Product& p) {
+  return {{p.a.rows, p.a.columns, p.a.stride, p.b.rows, p.b.columns, p.b.stride, p.c.rows, p.c.columns, p.c.stride},
           {p.batch, p.a.item, p.b.item},
           {p.a.dtype, p.b.dtype, p.c.dtype},
-          {p.a.transposed, p.b.transposed, p.add, p.bias != nullptr, p.tf32},
+          {p.a.transposed, p.b.transposed, p.bias != nullptr, p.row_sums != nullptr, p.tf32},
           {alignment_of(p.a.data), alignment_of(p.b.data), alignment_of(p.c.data)}};
 }
 
+/// The key in the file of measured plans.
+std::string text_of(const Product& p) {
+  std::string text = fmt::format("{} by {} to {}:", name_of(p.a.dtype), name_of(p.b.dtype), name_of(p.c.dtype));
+  for (const Factor& f : {p.a, p.b, p.c})
+    text += fmt::format(" {}x{}{} every {} at {}", f.rows, f.columns, f.transposed ? " transposed" : "", f.stride,
+                        alignment_of(f.data));
+  if (p.batch > 1) text += fmt::format(", {} of them every {} and {}", p.batch, p.a.item, p.b.item);
+  for (const auto& [is_set, name] : {std::pair(p.bias != nullptr, ", bias"), std::pair(p.row_sums != nullptr, ", sums"),
+                                     std::pair(p.tf32, ", tf32")})
+    if (is_set) text += name;
+  return text;
+}
+
 using PreferenceOwner = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyOfCublaslt>;
+using Algorithm = cublasLtMatmulAlgo_t;
+
+// An algorithm is plain data, which its library understands in any process.
+std::string text_of(const Algorithm& algorithm) {
+  std::string text;
+  for (const std::uint64_t word : algorithm.data) text += fmt::format("{:016x}", word);
+  return text;
+}
 
 struct Plan {
   ProductDescription description{};
-  cublasLtMatmulAlgo_t algorithm{};
+  std::vector<Algorithm> algorithms{};  // as the heuristic likes them; empty: the library has none
+  std::size_t chosen = 0;
+  bool is_measured = false;
+  std::optional<std::uint32_t> last_step{};
 };
 
 template <class T>
@@ -120,40 +152,117 @@ Plan make_plan(cublasLtHandle_t handle, const Product& p) {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a.data));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c.data));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c.data));
-  cublasLtMatmulHeuristicResult_t found{};
+  constexpr int most = 8;
+  std::array<cublasLtMatmulHeuristicResult_t, most> found{};
   int count = 0;
-  check(library().cublasLtMatmulAlgoGetHeuristic(handle, d.product.get(), d.b.get(), d.a.get(), d.c.get(), d.c.get(),
-                                                 preference, 1, &found, &count),
-        "MatmulAlgoGetHeuristic");
-  expect(count > 0, "cuBLASLt has no product [{}, {}] by [{}, {}]", p.a.rows, p.a.columns, p.b.rows, p.b.columns);
-  plan.algorithm = found.algo;
+  const cublasStatus_t status = library().cublasLtMatmulAlgoGetHeuristic(
+      handle, d.product.get(), d.b.get(), d.a.get(), d.c.get(), d.c.get(), preference, most, found.data(), &count);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "MatmulAlgoGetHeuristic");
+  for (int i = 0; i < count; ++i)
+    if (found[static_cast<std::size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
+      plan.algorithms.push_back(found[static_cast<std::size_t>(i)].algo);
   return plan;
 }
 
 /// The handle of a device and the plans made for it. They live as long as the process.
 class Products {
  public:
+  explicit Products(int device) : file_(device, fmt::format("cuBLASLt {}", library().cublasLtGetVersion())) {
+    check(library().cublasLtCreate(&handle_), "Create");
+  }
+  std::size_t choose(Stream stream, const std::string& what, std::size_t count,
+                     const std::function<bool(std::size_t)>& run) {
+    const std::lock_guard lock(mutex_);
+    const auto [entry, is_new] = choices_.try_emplace(what);
+    Choice& choice = entry->second;
+    if (is_new)
+      for (std::size_t i = 0; i < count; ++i)
+        if (file_.find(what) == std::to_string(i)) choice = {.chosen = i, .is_measured = true};
+    if (run && !choice.is_measured && file_.is_due(choice.last_step)) {
+      choice.is_measured = measures_all_ = true;
+      choice.chosen = fastest(stream, count, run);
+      measures_all_ = false;
+      file_.add(what, std::to_string(choice.chosen));
+    }
+    return choice.chosen;
+  }
+  bool has(const Product& p) {
+    const std::lock_guard lock(mutex_);
+    return !find(p).algorithms.empty();
+  }
   void run(Stream stream, int device, const Product& p, void* workspace) {
     const std::lock_guard lock(mutex_);
-    cublasLtHandle_t& handle = handles_[device];
-    if (handle == nullptr) check(library().cublasLtCreate(&handle), "Create");
-    const Key key = key_of(device, p);
-    auto entry = plans_.find(key);
-    if (entry == plans_.end()) entry = plans_.emplace(key, make_plan(handle, p)).first;
-    const ProductDescription& d = entry->second.description;
-    if (p.bias != nullptr) set(d.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    const float alpha = p.alpha, beta = p.add ? 1 : 0;
-    check(library().cublasLtMatmul(handle, d.product.get(), &alpha, p.b.data, d.b.get(), p.a.data, d.a.get(), &beta,
-                                   p.c.data, d.c.get(), p.c.data, d.c.get(), &entry->second.algorithm, workspace,
-                                   static_cast<std::size_t>(library_workspace), stream),
-          "Matmul");
+    Plan& plan = find(p);
+    expect(!plan.algorithms.empty(), "cuBLASLt has no product [{}, {}] by [{}, {}]", p.a.rows, p.a.columns, p.b.rows,
+           p.b.columns);
+    if (p.bias != nullptr) set(plan.description.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    if (p.row_sums != nullptr) set(plan.description.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.row_sums);
+    if (!plan.is_measured && (file_.is_due(plan.last_step) || measures_all_))
+      measure(stream, device, p, plan, workspace);
+    check(run(stream, p, plan, plan.chosen, p.c.data, workspace), "Matmul");
   }
 
  private:
-  std::mutex mutex_;
-  std::map<int, cublasLtHandle_t> handles_;
+  Plan& find(const Product& p) {
+    const Key key = key_of(p);
+    auto entry = plans_.find(key);
+    if (entry != plans_.end()) return entry->second;
+    Plan plan = make_plan(handle_, p);
+    const std::string known = file_.find(text_of(p));
+    const auto same = std::ranges::find(plan.algorithms, known, [](const Algorithm& one) { return text_of(one); });
+    plan.is_measured = same != plan.algorithms.end();
+    if (plan.is_measured) plan.chosen = static_cast<std::size_t>(same - plan.algorithms.begin());
+    return plans_.emplace(key, std::move(plan)).first->second;
+  }
+  cublasStatus_t run(Stream stream, const Product& p, const Plan& plan, std::size_t algorithm, void* to,
+                     void* workspace) const {
+    const ProductDescription& d = plan.description;
+    const float alpha = p.alpha, beta = p.add ? 1 : 0;
+    return library().cublasLtMatmul(handle_, d.product.get(), &alpha, p.b.data, d.b.get(), p.a.data, d.a.get(), &beta,
+                                    p.c.data, d.c.get(), to, d.c.get(), &plan.algorithms[algorithm], workspace,
+                                    static_cast<std::size_t>(library_workspace), stream);
+  }
+  void measure(Stream stream, int device, const Product& p, Plan& plan, void* workspace) {
+    plan.is_measured = true;
+    // What is added to is needed again: results go beside it.
+    Tensor beside;
+    if (p.add) {
+      try {
+        const std::int64_t elements = p.batch * p.c.rows * p.c.stride;
+        beside = Tensor::empty({elements}, p.c.dtype, device_of(device), Purpose::workspace);
+      } catch (const OutOfMemory&) {
+        return;
+      }
+    }
+    plan.chosen = fastest(stream, plan.algorithms.size(), [&](std::size_t algorithm) {
+      return run(stream, p, plan, algorithm, beside.defined() ? beside.raw() : p.c.data, workspace) ==
+             CUBLAS_STATUS_SUCCESS;
+    });
+    file_.add(text_of(p), text_of(plan.algorithms[plan.chosen]));
+  }
+
+  struct Choice {
+    std::size_t chosen = 0;
+    bool is_measured = false;
+    std::optional<std::uint32_t> last_step{};
+  };
+
+  std::recursive_mutex mutex_;  // what `choose` runs multiplies
+  cublasLtHandle_t handle_ = nullptr;
+  PlanFile file_;
   std::map<Key, Plan> plans_;
+  std::map<std::string, Choice> choices_;
+  bool measures_all_ = false;  // products of what `choose` measures
 };
+
+Products& products(int device) {
+  static std::mutex mutex;
+  static auto& all = *new std::map<int, std::unique_ptr<Products>>;  // never destroyed: the library may be closed then
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Products>& own = all[device];
+  if (!own) own = std::make_unique<Products>(device);
+  return *own;
+}
 
 const RegisterKernel state{add_cuda_libraries, DeviceKind::cuda, [](std::vector<CudaLibrary>& libraries) {
                              CudaLibrary own{.name = "cuBLASLt"};
@@ -190,15 +299,26 @@ ProductDescription description_of(const Product& p) {
     set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(made, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   }
+  if (p.row_sums != nullptr) {  // a is the right factor there
+    set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
+    set(made, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.row_sums);
+    set(made, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+  }
   d.a = layout_of(p.a, p.batch);
   d.b = layout_of(p.b, p.batch);
   d.c = layout_of(p.c, p.batch);
   return d;
 }
 
+std::size_t choose(Stream stream, int device, const std::string& what, std::size_t count,
+                   const std::function<bool(std::size_t)>& run) {
+  return products(device).choose(stream, what, count, run);
+}
+
+bool has_plan(int device, const Product& product) { return products(device).has(product); }
+
 void multiply(Stream stream, int device, const Product& product, void* workspace) {
-  static Products& products = *new Products;  // never destroyed: the library may be closed by then
-  products.run(stream, device, product, workspace);
+  products(device).run(stream, device, product, workspace);
 }
 
 }  // namespace lacuna::cuda

@@ -4,12 +4,15 @@
 #include "core/backend.h"
 #include "core/dtype.h"
 #include "core/error.h"
+#include "ops/cuda/libraries/plan_file.h"
 #include "ops/cuda_libraries.h"
 
 #include <cudnn.h>
 
 #include <map>
 #include <mutex>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace lacuna::cuda {
@@ -30,6 +33,12 @@ std::string text_of(const DenseAttention& what) {
   return fmt::format("attention{} of {} heads of {}, {} to {} tokens, in {}", what.backward ? ", backward," : "",
                      what.heads, what.head_dim, what.queries, what.keys, name_of(what.dtype));
 }
+/// The key in the file of measured plans.
+std::string key_text(const Convolution& what) {
+  const ConvShape& s = what.shape;
+  return fmt::format("{}: {} images, step {}, zeros {} {} {} {}, {} groups", text_of(what), s.images, s.stride,
+                     s.padding.top, s.padding.left, s.padding.bottom, s.padding.right, s.groups);
+}
 template <class What>
 std::string missing(const What& what, const std::string& problem) {
   return fmt::format("cuDNN has no plan for {}: {}. Kernels of our own compute it, more slowly", text_of(what),
@@ -48,10 +57,13 @@ class Plans {
   template <class What>
   void run(Stream stream, int device, const What& what, const std::vector<void*>& pointers, void* workspace) {
     const std::lock_guard lock(mutex_);
-    const CudnnPlan* const plan = find(device, what);
+    Entry* const plan = find(device, what);
     expect(plan != nullptr, "cuDNN was asked for what it has no plan for");
     check(cudnnSetStream(handle(device), stream), "SetStream");
-    plan->run(handle(device), pointers, workspace);
+    if constexpr (std::is_same_v<What, Convolution>)
+      if (!plan->is_measured && file(device).is_due(plan->last_step))
+        measure(stream, device, what, *plan, pointers, workspace);
+    plan->plan->run(handle(device), pointers, workspace);
   }
 
   /// Why cuDNN cannot start on the device, as one of another CUDA than the driver's; empty: it can.
@@ -83,26 +95,53 @@ class Plans {
     return entry->second;
   }
   cudnnHandle_t handle(int device) { return start(device).handle; }
+  struct Entry {
+    std::unique_ptr<CudnnPlan> plan{};  // null: there is none
+    bool is_measured = false;
+    std::optional<std::uint32_t> last_step{};
+  };
+  PlanFile& file(int device) {
+    return files_.try_emplace(device, device, fmt::format("cuDNN {}", cudnnGetVersion())).first->second;
+  }
   /// Null if there is none, which is kept too.
   template <class What>
-  const CudnnPlan* find(int device, const What& what) {
-    auto& plans = std::get<std::map<std::pair<int, What>, std::unique_ptr<const CudnnPlan>>>(plans_);
+  Entry* find(int device, const What& what) {
+    auto& plans = std::get<std::map<std::pair<int, What>, Entry>>(plans_);
     const std::pair key(device, what);
     auto entry = plans.find(key);
-    if (entry != plans.end()) return entry->second.get();
-    Planned planned;
-    if (handle(device) != nullptr) {
-      planned = plan_of({.handle = handle(device)}, what);
-      if (planned.plan == nullptr) note_library(missing(what, planned.problem));
+    if (entry == plans.end()) {
+      Planned planned;
+      if (handle(device) != nullptr) {
+        planned = plan_of({.handle = handle(device)}, what);
+        if (planned.plan == nullptr) note_library(missing(what, planned.problem));
+      }
+      entry = plans.emplace(key, Entry{.plan = std::move(planned.plan)}).first;
+      if constexpr (std::is_same_v<What, Convolution>)
+        if (const std::string known = entry->second.plan == nullptr ? "" : file(device).find(key_text(what));
+            !known.empty())
+          entry->second.is_measured = entry->second.plan->take(known);
     }
-    return plans.emplace(key, std::move(planned.plan)).first->second.get();
+    return entry->second.plan == nullptr ? nullptr : &entry->second;
+  }
+  void measure(Stream stream, int device, const Convolution& what, Entry& entry, const std::vector<void*>& pointers,
+               void* workspace) {
+    constexpr int most = 8;
+    entry.is_measured = true;
+    const std::vector<std::string> names = entry.plan->names(most);
+    if (names.empty()) return;
+    const std::size_t best = fastest(stream, names.size(), [&](std::size_t i) {
+      if (!entry.plan->take(names[i])) return false;
+      entry.plan->run(handle(device), pointers, workspace);
+      return true;
+    });
+    entry.plan->take(names[best]);
+    file(device).add(key_text(what), names[best]);
   }
 
   std::mutex mutex_;
   std::map<int, Started> started_;
-  std::tuple<std::map<std::pair<int, Convolution>, std::unique_ptr<const CudnnPlan>>,
-             std::map<std::pair<int, DenseAttention>, std::unique_ptr<const CudnnPlan>>>
-      plans_;
+  std::map<int, PlanFile> files_;
+  std::tuple<std::map<std::pair<int, Convolution>, Entry>, std::map<std::pair<int, DenseAttention>, Entry>> plans_;
 };
 
 Plans& plans() {

@@ -31,6 +31,10 @@ class CudnnPlan {
   virtual std::int64_t workspace() const = 0;
   /// As cuDNN calls it.
   virtual std::string name() const = 0;
+  /// Names of plans for the same, as the heuristic likes them: at most as many, none that planning leaves out.
+  virtual std::vector<std::string> names(int most) = 0;
+  /// Takes the plan of that name from now on. False: there is none among the first ones of the heuristic.
+  virtual bool take(const std::string& name) = 0;
   /// `pointers` in the order of the plan's tensors: convolutions: first, second, result; attention: q, k, v, y,
   /// log_sums, and dy, dq, dk, dv for backward.
   virtual void run(cudnnContext* handle, const std::vector<void*>& pointers, void* workspace) const = 0;
@@ -39,7 +43,7 @@ class CudnnPlan {
 /// A plan, or in `problem` why there is none: none that has the same bits every run and takes no more than
 /// library_workspace, of attention workspace_for.
 struct Planned {
-  std::unique_ptr<const CudnnPlan> plan{};
+  std::unique_ptr<CudnnPlan> plan{};
   std::string problem{};
 };
 Planned plan_of(const PlanTarget& target, const Convolution& what);

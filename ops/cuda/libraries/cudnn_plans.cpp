@@ -4,6 +4,7 @@
 
 #include <cudnn_frontend.h>
 
+#include <optional>
 #include <unordered_map>
 
 namespace lacuna::cuda {
@@ -120,22 +121,64 @@ Built built(const DenseAttention& a) {
 
 class Plan final : public CudnnPlan {
  public:
-  Plan(Built built, std::int64_t workspace) : built_(std::move(built)), workspace_(workspace) {}
+  Plan(Built built, std::int64_t workspace, std::int64_t most_workspace)
+      : built_(std::move(built)), workspace_(workspace), most_workspace_(most_workspace) {}
   std::int64_t workspace() const override { return workspace_; }
-  std::string name() const override {
-    std::string name;
-    return built_.graph->get_plan_name(name).is_good() ? name : "";
+  std::string name() const override { return index_ ? name_of(*index_) : first_name(); }
+  std::vector<std::string> names(int most) override {
+    const std::string current = name();
+    std::vector<std::string> all;
+    for (std::int64_t i = 0; i < built_.graph->get_execution_plan_count() && std::ssize(all) < most; ++i) {
+      if (!workspace_at(i)) continue;
+      all.push_back(name_of(i));
+      if (!index_ && all.back() == current) index_ = i;  // the graph's own choice is the plan that it built last
+    }
+    return all;
+  }
+  bool take(const std::string& name) override {
+    if (name == taken_) return true;
+    if (!index_) names(1);
+    for (std::int64_t i = 0; i < built_.graph->get_execution_plan_count() && i < most_tried; ++i)
+      if (const auto workspace = workspace_at(i); workspace && name_of(i) == name) {
+        index_ = i;
+        workspace_ = *workspace;
+        taken_ = name;
+        return true;
+      }
+    return false;
   }
   void run(cudnnContext* handle, const std::vector<void*>& pointers, void* workspace) const override {
     std::unordered_map<std::int64_t, void*> of_tensors;
     for (std::size_t i = 0; i < built_.tensors.size(); ++i) of_tensors[built_.tensors[i]->get_uid()] = pointers.at(i);
-    if (fe::error_t error = built_.graph->execute(handle, of_tensors, workspace); error.is_bad())
-      fail("cuDNN: {}", error.get_message());
+    fe::error_t error = index_ ? built_.graph->execute_plan_at_index(handle, of_tensors, workspace, *index_)
+                               : built_.graph->execute(handle, of_tensors, workspace);
+    if (error.is_bad()) fail("cuDNN: {}", error.get_message());
   }
 
  private:
+  static constexpr std::int64_t most_tried = 64;
+
+  std::string first_name() const {
+    std::string name;
+    return built_.graph->get_plan_name(name).is_good() ? name : "";
+  }
+  std::string name_of(std::int64_t index) const {
+    std::string name;
+    return built_.graph->get_plan_name_at_index(index, name).is_good() ? name : "";
+  }
+  /// Builds the plan, unless it is built. Nothing: it cannot be used.
+  std::optional<std::int64_t> workspace_at(std::int64_t index) {
+    std::int64_t workspace = 0;
+    if (built_.graph->build_plan_at_index(index).is_bad() ||
+        built_.graph->get_workspace_size_plan_at_index(index, workspace).is_bad() || workspace > most_workspace_)
+      return {};
+    return workspace;
+  }
+
   Built built_;
-  std::int64_t workspace_;
+  std::int64_t workspace_, most_workspace_;
+  std::optional<std::int64_t> index_{};  // of the plan to run; nothing: the graph's own choice
+  std::string taken_{};
 };
 
 /// The first plan of the heuristic, so that the same shapes have the same bits.
@@ -163,7 +206,7 @@ Planned planned(const PlanTarget& target, Built built, std::int64_t most_workspa
   if (error.is_bad()) return {.problem = error.get_message()};
   if (workspace > most_workspace)
     return {.problem = fmt::format("its plan takes {} bytes of workspace, more than {}", workspace, most_workspace)};
-  return {.plan = std::make_unique<Plan>(std::move(built), workspace)};
+  return {.plan = std::make_unique<Plan>(std::move(built), workspace, most_workspace)};
 }
 
 }  // namespace

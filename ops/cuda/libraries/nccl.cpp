@@ -5,6 +5,7 @@
 #include "core/cuda/library.h"
 #include "core/device_ranks.h"
 #include "core/error.h"
+#include "ops/cuda/libraries/plan_file.h"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -91,6 +92,7 @@ class Joined {
     host.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
     const Stream stream = stream_of(device);  // makes the device the current one
     check(nccl().ncclCommInitRank(&ranks_, host.size(), id, host.rank()), "joining the ranks");
+    agree_on_plans(host);
     watch_waits([this, rank = host.rank(), timeout = host.timeout()](double seconds) { ask(rank, timeout, seconds); });
     take_buffers(device, stream, host.size());
   }

@@ -1,8 +1,8 @@
 // Runs whose NCCL fails or hangs end with the reason.
 #include "core/allocator.h"
-#include "core/backend.h"
 #include "core/communicator.h"
 #include "core/error.h"
+#include "tests/libraries/backend_of_test.h"
 #include "tests/libraries/nccl/library.h"
 
 #include <cuda_runtime_api.h>
@@ -18,40 +18,8 @@
 namespace lacuna {
 namespace {
 
-/// A device whose work ends when the test says so.
-class Device0 final : public Backend {
- public:
-  bool is_done = true;
-
-  int device_count() const override { return max_devices; }
-  std::string problem() const override { return {}; }
-  std::vector<std::string> left_out() const override { return {}; }
-  std::string name(int) const override { return "test"; }
-  std::string identity(int) const override { return "test"; }
-  Stream stream(int) override { return nullptr; }
-  Stream side_stream(int) override { return nullptr; }
-  void synchronize(Stream) override {
-    wait_until([this] { return is_done; });
-  }
-  std::unique_ptr<StreamMark> mark(Stream) override { return nullptr; }
-  void wait_for(Stream, const StreamMark&) override {}
-  void copy(Stream, void*, const void*, std::size_t) override {}
-  void copy_in(Stream, void*, const void*, std::size_t) override {}
-  void copy_out(Stream, void*, const void*, std::size_t) override {}
-  void copy_out_later(Stream, void*, const void*, std::size_t) override {}
-  void copy_in_later(Stream, void*, const void*, std::size_t) override {}
-  bool pin(void*, std::size_t) override { return true; }
-  void unpin(void*) noexcept override {}
-  void set_to_zero(Stream, void*, std::size_t) override {}
-  void begin_capture(Stream) override {}
-  std::unique_ptr<StreamGraph> end_capture(Stream) override { return nullptr; }
-  std::int64_t capacity(int) const override { return 0; }
-  std::byte* reserve(int, std::size_t) override { return nullptr; }
-  bool commit(int, std::size_t, std::size_t) override { return true; }
-  void decommit(int, std::size_t, std::size_t) noexcept override {}
-};
-Device0& device() {
-  static Device0& one = *new Device0;
+test::BackendOfTest& device() {
+  static auto& one = *new test::BackendOfTest;
   return one;
 }
 const RegisterBackend registered{device()};

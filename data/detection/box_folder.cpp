@@ -23,10 +23,10 @@ struct BoxFolderOptions {
     using O = BoxFolderOptions;
     return {
         field("val_fraction", &O::val_fraction, val_fractions,
-              "fraction of the images held out for evaluation, by the names and data.seed, if there are none for it"),
+              "fraction of the images held out for evaluation, by the names and data.seed, if there is no folder for it"),
         field("labels", &O::labels, PathKind::if_text_file,
-              "names of the classes in the order of their labels, as `road, car`, or a file `.txt` with one per "
-              "line; empty: those of the files")};
+              "names of the classes in the order of their labels, as `road, car`, or a file `.txt` with one "
+              "per line; empty: those of the layout, or of `classes.txt`")};
   }
 };
 

@@ -1,0 +1,163 @@
+#include "ops/detection/boxes.h"
+
+#include "core/error.h"
+#include "core/parallel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+namespace lacuna {
+namespace {
+
+using Corners = const float*;  // [4]
+
+void expect_boxes(const Tensor& boxes, std::string_view what) {
+  expect(boxes.dtype() == DType::f32 && boxes.shape().rank() == 2 && boxes.shape()[1] == 4 &&
+             boxes.device() == Device::cpu,
+         "{}: expected f32 [K, 4] on the host, got {} {}", what, name_of(boxes.dtype()), boxes.shape());
+}
+
+float area_of(Corners box) { return (box[2] - box[0]) * (box[3] - box[1]); }
+/// The intersection over union.
+float overlap_of(Corners a, Corners b) {
+  const float width = std::max(std::min(a[2], b[2]) - std::max(a[0], b[0]), 0.0F);
+  const float height = std::max(std::min(a[3], b[3]) - std::max(a[1], b[1]), 0.0F);
+  const float common = width * height;
+  return common / (area_of(a) + area_of(b) - common);
+}
+
+/// Centre and sides.
+struct CentredBox {
+  float x, y, width, height;
+  explicit CentredBox(Corners box)
+      : x(box[0] + 0.5F * (box[2] - box[0])),
+        y(box[1] + 0.5F * (box[3] - box[1])),
+        width(box[2] - box[0]),
+        height(box[3] - box[1]) {}
+};
+
+}  // namespace
+
+Tensor make_anchors(MapSize image, std::span<const MapSize> maps, std::span<const AnchorShapes> shapes) {
+  expect(maps.size() == shapes.size(), "anchors: expected shapes of {} maps, got {}", maps.size(), shapes.size());
+  std::int64_t count = 0;
+  for (std::size_t m = 0; m < maps.size(); ++m)
+    count += maps[m].height * maps[m].width * std::ssize(shapes[m].sizes) * std::ssize(shapes[m].ratios);
+  Tensor anchors = Tensor::empty({count, 4}, DType::f32, Device::cpu);
+  float* out = anchors.data<float>();
+  for (std::size_t m = 0; m < maps.size(); ++m) {
+    std::vector<std::array<float, 2>> halves;  // width and height
+    for (const double ratio : shapes[m].ratios)
+      for (const double size : shapes[m].sizes) {
+        const float high = std::sqrt(static_cast<float>(ratio)), wide = 1 / high;
+        halves.push_back(
+            {std::nearbyint(wide * static_cast<float>(size) / 2), std::nearbyint(high * static_cast<float>(size) / 2)});
+      }
+    const std::int64_t down = image.height / maps[m].height, across = image.width / maps[m].width;
+    for (std::int64_t y = 0; y < maps[m].height; ++y)
+      for (std::int64_t x = 0; x < maps[m].width; ++x)
+        for (const auto& [width, height] : halves) {
+          const auto left = static_cast<float>(x * across), top = static_cast<float>(y * down);
+          for (const float side : {left - width, top - height, left + width, top + height}) *out++ = side;
+        }
+  }
+  return anchors;
+}
+
+std::vector<std::int64_t> match_anchors(const Tensor& anchors, const Tensor& truth, const MatchRule& rule) {
+  expect_boxes(anchors, "anchors");
+  expect_boxes(truth, "true boxes");
+  const std::int64_t count = anchors.shape()[0], objects = truth.shape()[0];
+  std::vector<std::int64_t> matches(static_cast<std::size_t>(count), -1);
+  if (objects == 0) return matches;
+  const auto overlap = [&, a = anchors.data<const float>(), t = truth.data<const float>()](std::int64_t anchor,
+                                                                                           std::int64_t object) {
+    return overlap_of(t + 4 * object, a + 4 * anchor);
+  };
+  std::vector<float> best(static_cast<std::size_t>(objects), 0);  // of each object
+  parallel_for(rule.best_anchors ? objects : 0, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t object = begin; object < end; ++object)
+      for (std::int64_t anchor = 0; anchor < count; ++anchor)
+        best[static_cast<std::size_t>(object)] =
+            std::max(best[static_cast<std::size_t>(object)], overlap(anchor, object));
+  });
+  parallel_for(count, 1 + 4096 / objects, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t anchor = begin; anchor < end; ++anchor) {
+      float largest = -1;
+      std::int64_t own = 0;
+      bool is_best = false;
+      for (std::int64_t object = 0; object < objects; ++object) {
+        const float value = overlap(anchor, object);
+        is_best |= rule.best_anchors && value == best[static_cast<std::size_t>(object)];
+        if (value <= largest) continue;
+        largest = value;
+        own = object;
+      }
+      const auto of_overlap = static_cast<double>(largest);
+      matches[static_cast<std::size_t>(anchor)] = is_best || of_overlap >= rule.object_from ? own
+                                                  : of_overlap < rule.background_below      ? -1
+                                                                                            : -2;
+    }
+  });
+  return matches;
+}
+
+Tensor BoxCoding::encode(const Tensor& boxes, const Tensor& anchors) const {
+  expect_boxes(boxes, "boxes");
+  expect_boxes(anchors, "anchors");
+  expect(boxes.shape() == anchors.shape(), "encode: expected {} boxes, got {}", anchors.shape()[0], boxes.shape()[0]);
+  Tensor codes = Tensor::empty(boxes.shape(), DType::f32, Device::cpu);
+  float* out = codes.data<float>();
+  for (std::int64_t k = 0; k < boxes.shape()[0]; ++k) {
+    const CentredBox box(boxes.data<const float>() + 4 * k), anchor(anchors.data<const float>() + 4 * k);
+    *out++ = weights[0] * (box.x - anchor.x) / anchor.width;
+    *out++ = weights[1] * (box.y - anchor.y) / anchor.height;
+    *out++ = weights[2] * std::log(box.width / anchor.width);
+    *out++ = weights[3] * std::log(box.height / anchor.height);
+  }
+  return codes;
+}
+
+Tensor BoxCoding::decode(const Tensor& codes, const Tensor& anchors) const {
+  expect_boxes(codes, "codes");
+  expect_boxes(anchors, "anchors");
+  expect(codes.shape() == anchors.shape(), "decode: expected {} codes, got {}", anchors.shape()[0], codes.shape()[0]);
+  const float most = std::log(1000.0F / 16);
+  Tensor boxes = Tensor::empty(codes.shape(), DType::f32, Device::cpu);
+  float* out = boxes.data<float>();
+  for (std::int64_t k = 0; k < codes.shape()[0]; ++k) {
+    const float* const code = codes.data<const float>() + 4 * k;
+    const CentredBox anchor(anchors.data<const float>() + 4 * k);
+    const float x = code[0] / weights[0] * anchor.width + anchor.x, y = code[1] / weights[1] * anchor.height + anchor.y,
+                width = std::exp(std::min(code[2] / weights[2], most)) * anchor.width,
+                height = std::exp(std::min(code[3] / weights[3], most)) * anchor.height;
+    for (const float side : {x - 0.5F * width, y - 0.5F * height, x + 0.5F * width, y + 0.5F * height}) *out++ = side;
+  }
+  return boxes;
+}
+
+std::vector<std::int64_t> suppress(const Tensor& boxes, const Tensor& scores, const Tensor& classes, double threshold) {
+  expect_boxes(boxes, "boxes");
+  const std::int64_t count = boxes.shape()[0];
+  expect(scores.shape() == Shape{count} && (!classes.defined() || classes.shape() == Shape{count}),
+         "suppress: expected scores and classes of {} boxes, got {} and {}", count, scores.shape(),
+         classes.defined() ? classes.shape() : Shape{});
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count)), kept;
+  std::iota(order.begin(), order.end(), 0);
+  const auto* const score = scores.data<const float>();
+  std::ranges::stable_sort(order, std::greater(), [&](std::int64_t k) { return score[k]; });
+  const auto* const label = classes.defined() ? classes.data<const std::int64_t>() : nullptr;
+  const auto* const corners = boxes.data<const float>();
+  for (const std::int64_t k : order) {
+    const bool is_taken = std::ranges::any_of(kept, [&](std::int64_t other) {
+      return (label == nullptr || label[k] == label[other]) &&
+             static_cast<double>(overlap_of(corners + 4 * other, corners + 4 * k)) > threshold;
+    });
+    if (!is_taken) kept.push_back(k);
+  }
+  return kept;
+}
+
+}  // namespace lacuna

@@ -1,0 +1,50 @@
+// Boxes on the host, as torchvision counts them: [K, 4] of left, top, right and bottom in pixels, f32.
+#pragma once
+
+#include "core/tensor.h"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lacuna {
+
+/// Boxes of several shapes around each place of a map: the product of sizes (square roots of areas) and ratios (height
+/// by width), rounded to whole pixels.
+struct AnchorShapes {
+  std::vector<double> sizes, ratios;
+};
+/// The anchors of the maps of an image: f32 [A, 4], map by map, row by row, place by place; of a place ratio by ratio,
+/// size by size. A place lies at a multiple of the image's side divided by the map's, rounded down.
+struct MapSize {
+  std::int64_t height, width;
+};
+Tensor make_anchors(MapSize image, std::span<const MapSize> maps, std::span<const AnchorShapes> shapes);
+
+/// Which anchors are of an object. The overlap is the intersection over union.
+struct MatchRule {
+  double background_below = 0.4;  // overlap with every object: none is there
+  double object_from = 0.5;       // the anchor is of the object with which it has the largest overlap
+  bool best_anchors = true;       // so is each anchor with the largest overlap of all with some object
+};
+/// For each anchor the number of the true box, -1: background, or -2: left out, between both bounds. Of several equal
+/// overlaps the first box counts.
+std::vector<std::int64_t> match_anchors(const Tensor& anchors, const Tensor& truth, const MatchRule& rule);
+
+/// How boxes are told as numbers relative to anchors: offsets of the centre by the anchor's sides, and logarithms of
+/// the sides' quotients, each times its weight.
+struct BoxCoding {
+  std::array<float, 4> weights{1, 1, 1, 1};
+  /// f32 [K, 4] each.
+  Tensor encode(const Tensor& boxes, const Tensor& anchors) const;
+  /// Sides grow 62.5 times at most.
+  Tensor decode(const Tensor& codes, const Tensor& anchors) const;
+};
+
+/// The boxes that are left, by descending score, once each has taken away those that overlap with it more than
+/// `threshold` and have its class: numbers of rows. scores f32 [K]; classes i64 [K], or undefined: all the same. Equal
+/// scores stay in order.
+std::vector<std::int64_t> suppress(const Tensor& boxes, const Tensor& scores, const Tensor& classes, double threshold);
+
+}  // namespace lacuna

@@ -22,8 +22,9 @@ struct BoxFolderOptions {
   static Fields fields() {
     using O = BoxFolderOptions;
     return {
-        field("val_fraction", &O::val_fraction, val_fractions,
-              "fraction of the images held out for evaluation, by the names and data.seed, if there is no folder for it"),
+        field(
+            "val_fraction", &O::val_fraction, val_fractions,
+            "fraction of the images held out for evaluation, by the names and data.seed, if there is no folder for it"),
         field("labels", &O::labels, PathKind::if_text_file,
               "names of the classes in the order of their labels, as `road, car`, or a file `.txt` with one "
               "per line; empty: those of the layout, or of `classes.txt`")};
@@ -118,7 +119,7 @@ const RegisterDataset box_folder("box_folder",
                                       [](const std::filesystem::path& path, OpenedFiles& files) {
                                         std::error_code ignored;
                                         const bool found = std::filesystem::is_directory(path, ignored) &&
-                                                           has_boxes(tree_at(path, files));
+                                                           has_boxes(*tree_at(path, files));
                                         return Recognition{.certainty = found ? 3 : 0};
                                       }});
 

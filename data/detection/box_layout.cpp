@@ -120,7 +120,8 @@ BoxLayout find_boxes(std::shared_ptr<const FileTree> tree, const std::string& pa
   const Found found = find_format(*tree);
   if (found.format == nullptr)
     reject(
-        "{}: expected COCO's annotations (instances_train*.json, train.json or train/_annotations.coco.json), YOLO's "
+        "{}: expected COCO's annotations (instances_train*.json, annotations/train.json or "
+        "train/_annotations.coco.json), YOLO's "
         "(labels/ with a text for each image of images/) or VOC's (XML)",
         path);
   const BoxFormat& format = *found.format;
@@ -152,10 +153,12 @@ BoxLayout find_boxes(std::shared_ptr<const FileTree> tree, const std::string& pa
   return made;
 }
 
-bool has_boxes(const std::shared_ptr<const FileTree>& tree) {
-  const Found found = find_format(*tree);
-  const auto has_masks = [](const std::string& folder) { return folder.ends_with("SegmentationClass"); };
-  return found.format != nullptr && !(found.format == &voc_format && std::ranges::any_of(tree->folders(), has_masks));
+bool has_boxes(const FileTree& tree) {
+  if (!coco_format.find(tree).empty() || !yolo_format.find(tree).empty()) return true;
+  const auto has_folder = [&](std::string_view name) {
+    return std::ranges::any_of(tree.folders(), [&](const std::string& folder) { return folder.ends_with(name); });
+  };
+  return has_folder("Annotations") && !has_folder("SegmentationClass") && !voc_format.find(tree).empty();
 }
 
 }  // namespace lacuna

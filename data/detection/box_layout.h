@@ -68,7 +68,8 @@ struct BoxLayout {
 /// missing, classes of the evaluation that training has not, and boxes of which none is left.
 BoxLayout find_boxes(std::shared_ptr<const FileTree> tree, const std::string& path,
                      const std::vector<std::string>& classes, const HoldOutOptions& hold_out);
-/// Whether the files' names are those of one of the formats. VOC's with masks are left to the data set of masks.
-bool has_boxes(const std::shared_ptr<const FileTree>& tree);
+/// Whether the files' names are those of one of the formats: of VOC, whose XML may be anything, with a folder
+/// `Annotations` and without masks.
+bool has_boxes(const FileTree& tree);
 
 }  // namespace lacuna

@@ -16,8 +16,9 @@ std::map<BoxSide, std::vector<std::int64_t>> find_coco(const FileTree& tree) {
   std::map<BoxSide, std::vector<std::int64_t>> found;
   for (std::int64_t file = 0; file < tree.size(); ++file) {
     const std::string_view path = tree.path(file), name = path.substr(path.rfind('/') + 1);
-    const bool is_of_boxes = name.starts_with("instances") || name == "_annotations.coco.json" ||
-                             name == "train.json" || name == "val.json" || name == "test.json";
+    const bool is_in_folder = path.find("annotations/") != path.npos;
+    const bool is_of_boxes = name.starts_with("instances_") || name == "_annotations.coco.json" ||
+                             (is_in_folder && (name == "train.json" || name == "val.json" || name == "test.json"));
     if (name.ends_with(".json") && is_of_boxes) found[side_of_path(path)].push_back(file);
   }
   found.erase(BoxSide::none);

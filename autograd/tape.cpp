@@ -156,8 +156,9 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
   if (!op->rematerializes().empty() && !is_view) {
     Origin origin{op, {}, {}};
     for (const Remat& row : op->rematerializes()) {
-      origin.sources.push_back(saved_at(row.from));
-      origin.shapes.push_back(shape_at(row.from));
+      const bool is_given = row.from.kind != Source::Kind::input || row.from.index < inputs.size();
+      origin.sources.push_back(is_given ? saved_at(row.from) : nullptr);
+      origin.shapes.push_back(is_given ? shape_at(row.from) : Shape{});
     }
     saved_outputs.front()->set_origin(std::move(origin));
   }

@@ -12,6 +12,7 @@ Conv2d::Conv2d(Module& parent, std::string_view name, std::int64_t in, std::int6
       stride_(options.stride),
       padding_(options.padding),
       groups_(options.groups),
+      dilation_(options.dilation),
       same_(options.same),
       weight_(*this, "weight", {out, in / options.groups, options.kernel, options.kernel},
               options.init.weight ? options.init.weight
@@ -34,7 +35,7 @@ Variable Conv2d::forward(Variable x) const {
 Variable Conv2d::forward_alone(Variable x) const {
   const std::int64_t height = x.shape()[1], width = x.shape()[2];
   const Padding padding = same_ ? same_padding(height, width, kernel(), stride_) : Padding(padding_);
-  const bool depthwise = groups_ == weight_.shape()[0] && groups_ == x.shape()[3] && groups_ > 1 &&
+  const bool depthwise = groups_ == weight_.shape()[0] && groups_ == x.shape()[3] && groups_ > 1 && dilation_ == 1 &&
                          DepthwiseConv2d::computes(kernel(), stride_, padding);
   if (depthwise) {
     const DepthwiseConv2d op{
@@ -44,6 +45,7 @@ Variable Conv2d::forward_alone(Variable x) const {
   const lacuna::Conv2d op{.stride = stride_,
                           .padding = padding,
                           .groups = groups_,
+                          .dilation = dilation_,
                           .kernel_height = kernel(),
                           .kernel_width = kernel(),
                           .height = height,

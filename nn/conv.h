@@ -9,7 +9,7 @@
 namespace lacuna::nn {
 
 struct Conv2dOptions {
-  std::int64_t kernel = 1, stride = 1, padding = 0, groups = 1;
+  std::int64_t kernel = 1, stride = 1, padding = 0, groups = 1, dilation = 1;
   bool same = false;  // TensorFlow's padding, by the size of the images, in place of `padding`
   bool bias = true;
   WeightInit init = {};
@@ -31,10 +31,11 @@ class Conv2d final : public Adaptable {
   std::int64_t padding() const { return padding_; }
   bool same() const { return same_; }
   std::int64_t groups() const { return groups_; }
+  std::int64_t dilation() const { return dilation_; }
   const Parameter& weight() const override { return weight_; }
 
  private:
-  std::int64_t stride_, padding_, groups_;
+  std::int64_t stride_, padding_, groups_, dilation_;
   bool same_;
   Parameter weight_;
   std::optional<Parameter> bias_;

@@ -1,5 +1,6 @@
 #include "nn/dropout.h"
 
+#include "ops/arithmetic/gate_channels.h"
 #include "ops/curves/dropout.h"
 
 namespace lacuna::nn {
@@ -14,6 +15,15 @@ Variable DropPath::forward(Variable x) const {
   if (rate_ == 0 || !training()) return x;
   const Scope scope(*this);
   return apply(lacuna::DropPath{.p = rate_, .stream = stream("mask")}, std::move(x));
+}
+
+Variable ChannelDropout::forward(Variable x) const {
+  if (rate_ == 0 || !training()) return x;
+  const Scope scope(*this);
+  const Shape shape = x.shape();
+  const Variable ones(Tensor::full({shape.front(), shape.back()}, 1, x.dtype(), x.device()));
+  Variable factors = apply(lacuna::Dropout{.p = rate_, .stream = stream("mask")}, ones);  // [N, C]
+  return apply(GateChannels{.shape = shape}, std::move(x), std::move(factors));
 }
 
 double drop_path_rate(double last_rate, std::int64_t block, std::int64_t blocks) {

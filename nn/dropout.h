@@ -22,6 +22,17 @@ class Dropout : public Module {
   double rate_;
 };
 
+/// Zeroes each channel of each sample x [N, ..., C] with probability `rate` and divides the others by 1 - rate
+/// (torch.nn.Dropout2d; Tompson et al. 2015). The factors [N, C] are saved in place of a mask.
+class ChannelDropout : public Module {
+ public:
+  ChannelDropout(Module& parent, std::string_view name, double rate) : Module(parent, name), rate_(rate) {}
+  Variable forward(Variable x) const;
+
+ private:
+  double rate_;
+};
+
 /// The DropPath rate of a block: increases linearly from 0 in the first of `blocks` to `last_rate` in the last (Huang
 /// et al. 2016, section 3).
 double drop_path_rate(double last_rate, std::int64_t block, std::int64_t blocks);

@@ -146,6 +146,7 @@ class ConvLora final : public Adapter {
               {.kernel = layer.kernel(),
                .stride = layer.stride(),
                .padding = layer.padding(),
+               .dilation = layer.dilation(),
                .same = layer.same(),
                .bias = false,
                .takes_few_bits = false}),

@@ -44,7 +44,14 @@ Buffer::Buffer(Module& owner, std::string_view name, const Shape& shape, double 
   owner.buffers_.push_back(this);
 }
 
-Module::Module(const ModelContext& context) : own_context_(context), context_(&own_context_) {}
+Module::Module(const ModelContext& context) : own_context_(context), context_(&own_context_) {
+  Module* const parent = context.part_of.parent;
+  if (parent == nullptr) return;
+  context_ = parent->context_;
+  path_ = parent->child_path(context.part_of.name);
+  label_ = Label(path_);
+  parent->children_.push_back(this);
+}
 
 Module::Module(Module& parent, std::string_view name)
     : context_(parent.context_), path_(parent.child_path(name)), label_(path_) {

@@ -72,6 +72,16 @@ class Buffer {
   Tensor tensor_;
 };
 
+class Module;
+
+/// Where a model is a part of another one: its backbone, which has no head and gives maps (models/backbone.h).
+struct PartOf {
+  Module* parent = nullptr;  // null: a model of its own
+  std::string name{};
+  std::vector<std::int64_t> maps{};  // numbers of the maps that it gives, ascending; negative ones count from the end
+  bool map_norm = false;             // a map ends in the norm that the model has before its head
+};
+
 /// The settings that all modules of a model share.
 struct ModelContext {
   Device device = Device::cpu;
@@ -79,6 +89,7 @@ struct ModelContext {
   DType dtype = DType::f32;  // type of activations
   bool training = true;
   std::shared_ptr<const WeightFormats> formats{};  // null: all parameters are f32
+  PartOf part_of{};
 };
 
 /// The role that a model declares for a part of itself, for the named sets of `freeze`.
@@ -90,7 +101,7 @@ enum class Role : std::uint8_t {
 
 class Module {
  public:
-  /// The root of a model; its children's paths have no prefix.
+  /// The root of a model, whose children's paths have no prefix, or a child where the model is a part of another.
   explicit Module(const ModelContext& context);
   /// A child of `parent`; `name` may contain dots (`layer1.0`).
   Module(Module& parent, std::string_view name);

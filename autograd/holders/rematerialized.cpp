@@ -41,7 +41,10 @@ Operand Rematerialized::rows(Label reader) const {
     SavedTensor* const source = origin_.sources[i].get();
     if (source != nullptr && !table[i].by_rows && !source->is_approximate())
       source->whole(reader);  // recomputes it once for all blocks of rows
-    form.sources.push_back(source != nullptr ? source->operand(origin_.shapes[i], reader) : Operand());
+    Operand operand = source != nullptr ? source->operand(origin_.shapes[i], reader) : Operand();
+    // Approximate values that every row reads are decoded once, not for each block.
+    if (operand.defined() && !table[i].by_rows && source->is_approximate()) operand = Operand(operand.whole());
+    form.sources.push_back(std::move(operand));
   }
   return Operand(std::move(form), shape_, dtype_, device_, op_, path_);
 }

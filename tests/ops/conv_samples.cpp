@@ -54,6 +54,19 @@ const RegisterSample same_stem(conv(
     "conv2d 5x5 stride 2 of 3 channels, SAME",
     {.stride = 2, .padding = same_padding(9, 8, 5, 2), .kernel_height = 5, .kernel_width = 5, .height = 9, .width = 8},
     {2, 3, 8}, false));
+Conv2d dilated(std::int64_t dilation, std::int64_t height, std::int64_t width, std::int64_t groups = 1) {
+  return {.padding = dilation,
+          .groups = groups,
+          .dilation = dilation,
+          .kernel_height = 3,
+          .kernel_width = 3,
+          .height = height,
+          .width = width};
+}
+const RegisterSample dilated_by_2(conv("conv2d 3x3, dilation 2", dilated(2, 9, 7), {2, 16, 32}, true));
+const RegisterSample dilated_in_groups(conv("conv2d 3x3 in groups, dilation 3", dilated(3, 7, 8, 2), {2, 8, 16},
+                                            false));
+const RegisterSample dilated_past_the_image(conv("conv2d 3x3, dilation 5 of 4x6", dilated(5, 4, 6), {3, 5, 3}, true));
 const RegisterSample one_sided(
     conv("conv2d 2x2 with other zeros on each side, in groups",
          {.padding = {1, 0, 0, 1}, .groups = 2, .kernel_height = 2, .kernel_width = 2, .height = 4, .width = 5},

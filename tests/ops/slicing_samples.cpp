@@ -1,3 +1,4 @@
+#include "ops/shapes/concat_channels.h"
 #include "ops/shapes/slicing.h"
 #include "tests/ops/op_sample.h"
 
@@ -20,6 +21,23 @@ const RegisterSample tokens({.name = "concat of tokens",
                                                       sample_values({3, 2, 7}, dtype, 3)};
                                  },
                              .differentiable = {0, 1, 2}});
+OpSample side_by_side(std::string name, std::vector<std::int64_t> channels, std::int64_t rows) {
+  InputSet differentiable;
+  for (std::size_t i = 0; i < channels.size(); ++i) differentiable.insert(static_cast<int>(i));
+  return {.name = std::move(name),
+          .op = bound(ConcatChannels{.channels = channels}),
+          .inputs =
+              [=](DType dtype) {
+                std::vector<Tensor> inputs;
+                for (std::size_t i = 0; i < channels.size(); ++i)
+                  inputs.push_back(sample_values({2, rows, 3, channels[i]}, dtype, static_cast<std::uint32_t>(i)));
+                return inputs;
+              },
+          .differentiable = differentiable};
+}
+const RegisterSample two_maps(side_by_side("concat_channels of two maps", {8, 24}, 5));
+const RegisterSample odd_maps(side_by_side("concat_channels of odd maps", {1, 7, 130, 3}, 2));
+
 const RegisterSample channels(
     {.name = "concat of channels",
      .op = bound(Concat{.axis = 2, .extents = {4, 300}}),

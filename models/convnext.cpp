@@ -124,7 +124,7 @@ class Stage final : public Module {
 };
 
 /// timm's ConvNeXt: the same parameter names, shapes and initial distributions. Takes images of any size that leaves
-/// the last stage a pixel.
+/// the last stage a pixel. As a backbone gives the map of each stage.
 class ConvNext final : public ImageModel {
  public:
   ConvNext(const ModelContext& context, const ConvNextOptions& options)
@@ -133,10 +133,34 @@ class ConvNext final : public ImageModel {
         stem_(*this, "stem.0", options.in_channels, options.dims[0],
               {.kernel = options.patch_size, .stride = options.patch_size, .init = normal_init()}),
         stem_norm_(*this, "stem.1", options.dims[0], options.norm_eps),
-        stages_(make_stages(options)),
-        norm_(*this, "head.norm", options.dims.back(), options.head_norm_eps.value()),
-        dropout_(*this, "head.drop", options.drop_rate),
-        head_(*this, "head.fc", options.dims.back(), options.num_classes, {.init = normal_init()}) {}
+        wanted_(wanted_maps(context, options.depths.size())),
+        stages_(make_stages(options)) {
+    std::int64_t stride = options.patch_size;
+    for (const std::int64_t channels : options.dims) {
+      shapes_.push_back({channels, stride});
+      stride *= 2;
+    }
+    if (is_part(context)) return;
+    norm_.emplace(*this, "head.norm", options.dims.back(), options.head_norm_eps.value());
+    dropout_.emplace(*this, "head.drop", options.drop_rate);
+    head_.emplace(*this, "head.fc", options.dims.back(), options.num_classes, nn::LinearOptions{.init = normal_init()});
+  }
+
+  std::vector<MapShape> map_shapes() const override {
+    std::vector<MapShape> shapes;
+    for (const std::size_t number : wanted_) shapes.push_back(shapes_[number]);
+    return shapes;
+  }
+  std::vector<Variable> maps(Variable x) override {
+    const Scope scope(*this);
+    x = stem_norm_.forward(stem_.forward(std::move(x)));
+    std::vector<Variable> found;
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      x = stages_[i]->forward(std::move(x));
+      if (wanted_[found.size()] == i) found.push_back(x);
+    }
+    return found;
+  }
 
  private:
   /// Stochastic depth grows linearly from the first block of all (0) to the last.
@@ -144,7 +168,8 @@ class ConvNext final : public ImageModel {
     std::vector<std::unique_ptr<Stage>> stages;
     const std::int64_t all = std::accumulate(options.depths.begin(), options.depths.end(), std::int64_t{0});
     std::int64_t block = 0;
-    for (std::size_t i = 0; i < options.depths.size(); ++i) {
+    const std::size_t count = wanted_.empty() ? options.depths.size() : wanted_.back() + 1;
+    for (std::size_t i = 0; i < count; ++i) {
       std::vector<double> drop_paths(static_cast<std::size_t>(options.depths[i]));
       for (double& rate : drop_paths) rate = nn::drop_path_rate(options.drop_path_rate, block++, all);
       stages.push_back(std::make_unique<Stage>(*this, fmt::format("stages.{}", i), options, i, drop_paths));
@@ -155,17 +180,19 @@ class ConvNext final : public ImageModel {
     const Scope scope(*this);
     x = stem_norm_.forward(stem_.forward(std::move(x)));
     for (const std::unique_ptr<Stage>& stage : stages_) x = stage->forward(std::move(x));
-    return head_.forward(dropout_.forward(norm_.forward(global_avg_pool(std::move(x)))));
+    return head_->forward(dropout_->forward(norm_->forward(global_avg_pool(std::move(x)))));
   }
   bool takes(std::int64_t height, std::int64_t width) const override { return std::min(height, width) >= smallest_; }
 
   std::int64_t smallest_;  // pixels
   nn::Conv2d stem_;
   nn::LayerNorm stem_norm_;
+  std::vector<std::size_t> wanted_;  // stages whose maps the backbone gives
   std::vector<std::unique_ptr<Stage>> stages_;
-  nn::LayerNorm norm_;
-  nn::Dropout dropout_;
-  nn::Linear head_;
+  std::vector<MapShape> shapes_;  // of the stages' maps
+  std::optional<nn::LayerNorm> norm_;
+  std::optional<nn::Dropout> dropout_;
+  std::optional<nn::Linear> head_;
 };
 
 const RegisterFamily<ConvNext, ConvNextOptions> convnext("convnext");

@@ -298,7 +298,8 @@ class Block final : public Module {
   bool skips_ = false;
 };
 
-/// timm's EfficientNet and MobileNetV3: the same names, shapes and initial distributions. Takes images of any size.
+/// timm's EfficientNet and MobileNetV3: the same names, shapes and initial distributions. Takes images of any size. As
+/// a backbone gives the last map of each stride.
 class EfficientNet final : public ImageModel {
  public:
   EfficientNet(const ModelContext& context, const EfficientNetOptions& options)
@@ -308,29 +309,49 @@ class EfficientNet final : public ImageModel {
         stem_(*this, "conv_stem", options.in_channels, options.stem_size,
               convolution(options, options.stem_size, {.kernel = 3, .stride = 2})),
         stem_norm_(*this, "bn1", options.stem_size, norm(options)),
-        stages_(make_stages(options)),
-        head_(*this, "conv_head", last_channels_, options.num_features,
-              convolution(options, options.num_features, {}, options.form == Form::mobilenetv3)),
-        dropout_(*this, "drop", options.drop_rate),
-        classifier_(
-            *this, "classifier", options.num_features, options.num_classes,
-            {.init = {init::uniform(1 / std::sqrt(static_cast<double>(options.num_classes))), init::constant(0)}}) {
+        stages_(make_stages(options, context)) {
+    if (is_part(context)) return;
+    head_.emplace(*this, "conv_head", last_channels_, options.num_features,
+                  convolution(options, options.num_features, {}, options.form == Form::mobilenetv3));
+    dropout_.emplace(*this, "drop", options.drop_rate);
+    classifier_.emplace(
+        *this, "classifier", options.num_features, options.num_classes,
+        nn::LinearOptions{
+            .init = {init::uniform(1 / std::sqrt(static_cast<double>(options.num_classes))), init::constant(0)}});
     if (options.form == Form::mobilenetv3) return;
-    head_.set_follows_block();
+    head_->set_follows_block();
     head_norm_.emplace(*this, "bn2", options.num_features, norm(options));
     head_norm_->set_follows_block();
   }
 
+  std::vector<MapShape> map_shapes() const override {
+    std::vector<MapShape> shapes;
+    for (const Map& map : maps_) shapes.push_back(map.shape);
+    return shapes;
+  }
+  std::vector<Variable> maps(Variable images) override {
+    const Scope scope(*this);
+    Variable x = embed(std::move(images));
+    std::vector<Variable> found;
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      x = run_stage(i, std::move(x));
+      if (maps_[found.size()].stage == i) found.push_back(x);
+    }
+    return found;
+  }
+
  private:
-  std::vector<std::vector<std::unique_ptr<Block>>> make_stages(const EfficientNetOptions& options) {
+  std::vector<std::vector<std::unique_ptr<Block>>> make_stages(const EfficientNetOptions& options,
+                                                               const ModelContext& context) {
     std::string problem;  // none: the options are checked
     const std::vector<std::vector<BlockString>> strings = read_stages(options.blocks, problem);
     std::int64_t all = 0, number = 0;
     for (const std::vector<BlockString>& stage : strings)
       for (const BlockString& block : stage) all += block.repeats;
-    std::vector<std::vector<std::unique_ptr<Block>>> stages(strings.size());
+    find_maps(strings, context);
+    std::vector<std::vector<std::unique_ptr<Block>>> stages(maps_.empty() ? strings.size() : maps_.back().stage + 1);
     std::int64_t in = options.stem_size;
-    for (std::size_t stage = 0; stage < strings.size(); ++stage)
+    for (std::size_t stage = 0; stage < stages.size(); ++stage)
       for (const BlockString& form : strings[stage])
         for (std::int64_t i = 0; i < form.repeats; ++i) {
           std::vector<std::unique_ptr<Block>>& blocks = stages[stage];
@@ -346,34 +367,57 @@ class EfficientNet final : public ImageModel {
     return stages;
   }
 
+  /// A backbone's maps end the last stage of each stride.
+  void find_maps(const std::vector<std::vector<BlockString>>& strings, const ModelContext& context) {
+    std::vector<Map> all;
+    std::int64_t stride = 2;  // behind the stem
+    for (std::size_t stage = 0; stage < strings.size(); ++stage) {
+      const std::int64_t reduced = strings[stage].front().stride;
+      if (stage > 0 && reduced == 1) all.pop_back();
+      stride *= reduced;
+      all.push_back({stage, {strings[stage].back().outputs, stride}});
+    }
+    for (const std::size_t number : wanted_maps(context, all.size())) maps_.push_back(all[number]);
+  }
+
+  Variable embed(Variable images) { return activated(stem_norm_, stem_.forward(std::move(images))); }
+  Variable run_stage(std::size_t number, Variable x) {
+    return run_sequence(stages_[number], std::move(x),
+                        [](Block& block, Variable in) { return block.forward(std::move(in)); });
+  }
   Variable activated(nn::BatchNorm2d& norm, Variable x) const {
     return activation_ == Curve::relu ? norm.forward_relu(std::move(x))
                                       : curve(activation_, norm.forward(std::move(x)));
   }
   Variable classify(Variable x) override {
     const Scope scope(*this);
-    x = activated(stem_norm_, stem_.forward(std::move(x)));
-    for (const std::vector<std::unique_ptr<Block>>& stage : stages_)
-      x = run_sequence(stage, std::move(x), [](Block& block, Variable in) { return block.forward(std::move(in)); });
+    x = embed(std::move(x));
+    for (std::size_t i = 0; i < stages_.size(); ++i) x = run_stage(i, std::move(x));
     if (head_norm_) {
-      x = global_avg_pool(activated(*head_norm_, head_.forward(std::move(x))));
+      x = global_avg_pool(activated(*head_norm_, head_->forward(std::move(x))));
     } else {
-      x = head_.forward(as_pixel(global_avg_pool(std::move(x))));
+      x = head_->forward(as_pixel(global_avg_pool(std::move(x))));
       x = without_pixel(curve(activation_, std::move(x)));
     }
-    return classifier_.forward(dropout_.forward(std::move(x)));
+    return classifier_->forward(dropout_->forward(std::move(x)));
   }
   bool takes(std::int64_t, std::int64_t) const override { return true; }
 
+  struct Map {
+    std::size_t stage;
+    MapShape shape;
+  };
+
   Curve activation_;
   std::int64_t last_channels_ = 0;
+  std::vector<Map> maps_;  // that the backbone gives
   nn::Conv2d stem_;
   nn::BatchNorm2d stem_norm_;
   std::vector<std::vector<std::unique_ptr<Block>>> stages_;
-  nn::Conv2d head_;
+  std::optional<nn::Conv2d> head_;
   std::optional<nn::BatchNorm2d> head_norm_;
-  nn::Dropout dropout_;
-  nn::Linear classifier_;
+  std::optional<nn::Dropout> dropout_;
+  std::optional<nn::Linear> classifier_;
 };
 
 const RegisterFamily<EfficientNet, EfficientNetOptions> family("efficientnet");

@@ -13,14 +13,16 @@ ImageModel::ImageModel(const ModelContext& context, const ImageModelSignature& s
                          .dtype = DType::f32,
                          .shape = {signature.image_size.height, signature.image_size.width, signature.in_channels}}},
              .num_classes = signature.num_classes,
-             .heads = signature.heads}),
+             .heads = is_part(context) ? std::vector<std::string>() : signature.heads,
+             .other_heads = signature.other_heads}),
       first_convolution_(signature.first_convolution) {}
 
 Tensor ImageModel::adapt(const Parameter& parameter, const Tensor& stored, Library) const {
   constexpr std::int64_t colours = 3;
   const Shape &from = stored.shape(), &to = parameter.shape();  // [out, channels, height, width]
-  if (parameter.path() != first_convolution_ + ".weight" || from.rank() != 4 || from[1] != colours ||
-      !(Shape{from[0], to[1], from[2], from[3]} == to))
+  const std::string& own = path();
+  if (parameter.path() != (own.empty() ? "" : own + ".") + first_convolution_ + ".weight" || from.rank() != 4 ||
+      from[1] != colours || !(Shape{from[0], to[1], from[2], from[3]} == to))
     return {};
   if (stored.device() == Device::meta) return Tensor::empty(to, DType::f32, Device::meta);
   const std::vector<double> values = stored.to_vector();
@@ -72,6 +74,21 @@ Outputs ImageModel::forward(Inputs inputs) {
     images = Variable(images.tensor().to(context().dtype), false, images.path());
   }
   return run(std::move(images));
+}
+
+std::vector<Variable> ImageModel::maps(Variable) { fail("the model gives no maps"); }
+
+std::vector<std::size_t> wanted_maps(const ModelContext& context, std::size_t count) {
+  std::vector<std::size_t> numbers;
+  if (context.part_of.parent == nullptr) return numbers;
+  const auto all = static_cast<std::int64_t>(count);
+  for (const std::int64_t number : context.part_of.maps) {
+    const std::int64_t at = number < 0 ? number + all : number;
+    if (at < 0 || at >= all || (!numbers.empty() && at <= static_cast<std::int64_t>(numbers.back())))
+      reject("the backbone gives maps 0 to {}: expected ascending numbers of them, got {}", all - 1, number);
+    numbers.push_back(static_cast<std::size_t>(at));
+  }
+  return numbers;
 }
 
 Outputs ImageModel::run(Variable images) {

@@ -6,12 +6,22 @@
 
 namespace lacuna {
 
+/// A map of features that a model gives as a backbone: [N, ⌈height / stride⌉, ⌈width / stride⌉, channels].
+struct MapShape {
+  std::int64_t channels, stride;
+};
+
+/// The numbers of the maps that a backbone gives (PartOf::maps), of `count` that the model has; none for a model of its
+/// own. Rejects numbers that do not ascend or that it has not.
+std::vector<std::size_t> wanted_maps(const ModelContext& context, std::size_t count);
+
 struct ImageModelSignature {
   ImageSize image_size;
   std::int64_t in_channels = 3;
   std::int64_t num_classes = 1000;
   std::vector<std::string> heads;   // paths of the classifiers
   std::string first_convolution{};  // path of the layer that reads the images
+  std::vector<std::string> other_heads{};  // as ModelSignature has them
 };
 
 /// Input `images` [N, height, width, in_channels] of any floating type; output `logits` [N, num_classes] in
@@ -33,7 +43,18 @@ class ImageModel : public Model {
 
   Outputs forward(Inputs inputs) final;
 
+  /// The maps that the model gives as a backbone, from the first layers on; empty: the family gives none.
+  virtual std::vector<MapShape> map_shapes() const { return {}; }
+  /// These maps; `images` has the right shape and the context's type.
+  virtual std::vector<Variable> maps(Variable images);
+  /// Whether each of them went through a norm of the model's own.
+  virtual bool norms_maps() const { return false; }
+  /// Whether the model also takes images of this height and width.
+  virtual bool takes(std::int64_t height, std::int64_t width) const { return ImageSize{height, width} == image_size(); }
+
  protected:
+  /// Whether the model is a backbone, which has no head.
+  static bool is_part(const ModelContext& context) { return context.part_of.parent != nullptr; }
   /// All outputs; a model with one output returns `logits`.
   virtual Outputs run(Variable images);
 
@@ -41,8 +62,6 @@ class ImageModel : public Model {
   const Shape& image_shape() const { return inputs().front().shape; }
   /// The logits; `images` has the right shape and type.
   virtual Variable classify(Variable images) = 0;
-  /// Whether the model also takes images of this height and width.
-  virtual bool takes(std::int64_t height, std::int64_t width) const { return ImageSize{height, width} == image_size(); }
 
   std::string first_convolution_;
 };

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t bottleneck_expansion = 4;
 
 struct Window {
-  std::int64_t kernel = 1, stride = 1, padding = 0, groups = 1;
+  std::int64_t kernel = 1, stride = 1, padding = 0, groups = 1, dilation = 1;
 };
 
 /// A convolution as all of them are here: no bias, since a norm follows.
@@ -27,6 +27,7 @@ nn::Conv2dOptions convolution(std::int64_t out, const Window& window) {
           .stride = window.stride,
           .padding = window.padding,
           .groups = window.groups,
+          .dilation = window.dilation,
           .bias = false,
           .init = {init::kaiming_normal_fan_out(out * window.kernel * window.kernel), {}}};
 }
@@ -56,6 +57,7 @@ class ResNet::Block final : public Module {
  public:
   struct Place {
     std::int64_t in, planes, stride;
+    std::int64_t first_dilation, dilation;  // of the first 3×3 convolution, and of a second one
     double drop_path;
   };
   Block(Module& parent, std::string_view name, const ResNetOptions& options, const Place& place)
@@ -65,11 +67,20 @@ class ResNet::Block final : public Module {
     const std::int64_t out = place.planes * expansion(options);
     if ((options.block == ResNetOptions::Block::bottleneck)) {
       add_layer(place.in, width, {}, 1);
-      add_layer(width, width, {.kernel = 3, .stride = place.stride, .padding = 1, .groups = options.cardinality}, 1);
+      add_layer(width, width,
+                {.kernel = 3,
+                 .stride = place.stride,
+                 .padding = place.first_dilation,
+                 .groups = options.cardinality,
+                 .dilation = place.first_dilation},
+                1);
       add_layer(width, out, {}, options.zero_init_last ? 0 : 1);
     } else {
-      add_layer(place.in, width, {.kernel = 3, .stride = place.stride, .padding = 1}, 1);
-      add_layer(width, out, {.kernel = 3, .padding = 1}, options.zero_init_last ? 0 : 1);
+      add_layer(
+          place.in, width,
+          {.kernel = 3, .stride = place.stride, .padding = place.first_dilation, .dilation = place.first_dilation}, 1);
+      add_layer(width, out, {.kernel = 3, .padding = place.dilation, .dilation = place.dilation},
+                options.zero_init_last ? 0 : 1);
     }
     if (place.stride == 1 && place.in == out) return;
     pools_shortcut_ = options.average_shortcut && place.stride > 1;
@@ -160,40 +171,76 @@ ResNet::ResNet(const ModelContext& context, const ResNetOptions& options)
       deep_stem_(options.stem == ResNetOptions::Stem::deep ? std::make_unique<DeepStem>(*this, "conv1", options)
                                                            : nullptr),
       stem_norm_(*this, "bn1", stem_outputs(options)),
-      stages_(make_stages(options)),
-      classifier_dropout_(*this, "drop", options.drop_rate),
-      classifier_(*this, "fc", options.channels.back() * expansion(options), options.num_classes) {}
+      wanted_(wanted_maps(context, options.layers.size())) {
+  make_stages(options);
+  if (is_part(context)) return;
+  classifier_dropout_.emplace(*this, "drop", options.drop_rate);
+  classifier_.emplace(*this, "fc", options.channels.back() * expansion(options), options.num_classes);
+}
 
-std::vector<std::vector<std::unique_ptr<ResNet::Block>>> ResNet::make_stages(const ResNetOptions& options) {
-  std::vector<std::vector<std::unique_ptr<Block>>> stages(options.layers.size());
+void ResNet::make_stages(const ResNetOptions& options) {
+  const std::size_t count = wanted_.empty() ? options.layers.size() : wanted_.back() + 1;
+  stages_.resize(count);
   const std::int64_t total = std::accumulate(options.layers.begin(), options.layers.end(), std::int64_t{0});
   std::int64_t in = stem_outputs(options), index = 0;  // of the block among all
-  for (std::size_t stage = 0; stage < options.layers.size(); ++stage) {
+  std::int64_t reduced = max_pool_ ? 4 : 1, dilation = 1;
+  for (std::size_t stage = 0; stage < count; ++stage) {
+    const std::int64_t wanted_stride = stage > 0 ? 2 : 1, before = dilation;
+    const bool dilates = reduced >= options.output_stride;
+    (dilates ? dilation : reduced) *= wanted_stride;
     for (std::int64_t i = 0; i < options.layers[stage]; ++i) {
       const Block::Place place{.in = in,
                                .planes = options.channels[stage],
-                               .stride = stage > 0 && i == 0 ? 2 : 1,
+                               .stride = i == 0 && !dilates ? wanted_stride : 1,
+                               .first_dilation = i == 0 ? before : dilation,
+                               .dilation = dilation,
                                .drop_path = nn::drop_path_rate(options.drop_path_rate, index++, total)};
-      stages[stage].push_back(std::make_unique<Block>(*this, fmt::format("layer{}.{}", stage + 1, i), options, place));
+      stages_[stage].push_back(std::make_unique<Block>(*this, fmt::format("layer{}.{}", stage + 1, i), options, place));
       in = place.planes * expansion(options);
     }
+    shapes_.push_back({in, reduced});
   }
-  return stages;
 }
 
-Variable ResNet::classify(Variable images) {
-  const Scope scope(*this);
+Variable ResNet::stem(Variable images) {
   Variable x = deep_stem_ ? deep_stem_->forward(std::move(images)) : stem_->forward(std::move(images));
   x = stem_norm_.forward_relu(std::move(x));
   if (max_pool_) {
     const MaxPool2d pool{.kernel = 3, .stride = 2, .padding = 1, .height = x.shape()[1], .width = x.shape()[2]};
     x = apply(pool, std::move(x));
   }
-  for (const std::vector<std::unique_ptr<Block>>& stage : stages_)
-    x = run_sequence(stage, std::move(x), [](Block& block, Variable in) { return block.forward(std::move(in)); });
+  return x;
+}
+
+Variable ResNet::run_stage(std::size_t number, Variable x) {
+  return run_sequence(stages_[number], std::move(x),
+                      [](Block& block, Variable in) { return block.forward(std::move(in)); });
+}
+
+std::vector<MapShape> ResNet::map_shapes() const {
+  std::vector<MapShape> shapes;
+  for (const std::size_t number : wanted_) shapes.push_back(shapes_[number]);
+  return shapes;
+}
+
+std::vector<Variable> ResNet::maps(Variable images) {
+  const Scope scope(*this);
+  Variable x = stem(std::move(images));
+  std::vector<Variable> found;
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    x = run_stage(i, std::move(x));
+    if (wanted_[found.size()] == i) found.push_back(x);
+  }
+  return found;
+}
+
+Variable ResNet::classify(Variable images) {
+  const Scope scope(*this);
+  Variable x = stem(std::move(images));
+  for (std::size_t i = 0; i < stages_.size(); ++i) x = run_stage(i, std::move(x));
   const Shape shape = x.shape();
   x = apply(GlobalAvgPool{.shape = shape}, std::move(x));  // [N, channels]
-  return classifier_.forward(classifier_dropout_.forward(std::move(x)));
+  return classifier_->forward(classifier_dropout_->forward(std::move(x)));
 }
 
 std::array<std::pair<std::string_view, ResNetOptions::Block>, 2> names_of(ResNetOptions::Block) {
@@ -220,6 +267,9 @@ Fields ResNetOptions::fields() {
                    "7×7 with stride 2 and max pooling, 3×3 with stride 1, or three 3×3 and max pooling"),
              field("stem_width", &R::stem_width, extent_range, "channels of the stem"),
              field("avg_down", &R::average_shortcut, "shortcuts downsample by average pooling (ResNet-D)"),
+             field("output_stride", &R::output_stride,
+                   "the last map is smaller than the image by this factor, 8, 16 or 32; what stages do not reduce, "
+                   "dilated convolutions see"),
              field("zero_init_last", &R::zero_init_last, fits_weights, "initialize the last norm of each block with 0"),
              field("drop_rate", &R::drop_rate, rate_range, fits_weights, "dropout before the head"),
              field("drop_path_rate", &R::drop_path_rate, rate_range, fits_weights,
@@ -238,6 +288,10 @@ void ResNetOptions::check(HyperProblems& problems) const {
   }
   for (const std::int64_t count : layers)
     if (count > 4096) problems.add("layers", fmt::format("`layers` of {}: expected at most 4096", count));
+  if (output_stride != 8 && output_stride != 16 && output_stride != 32)
+    problems.add("output_stride", fmt::format("`output_stride` {}: expected 8, 16 or 32", output_stride));
+  if (average_shortcut && output_stride != 32)
+    problems.add("output_stride", "`output_stride` below 32 goes with `avg_down: false` only");
   if (block == Block::basic && (cardinality != 1 || base_width != 64))
     problems.add("block", "`cardinality` and `base_width` need `block: bottleneck`");
 }

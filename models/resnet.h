@@ -11,6 +11,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace lacuna {
@@ -34,6 +35,7 @@ struct ResNetOptions : ImageOptions {
   std::int64_t stem_width = 64;
   bool average_shortcut = false;
   bool zero_init_last = true;
+  std::int64_t output_stride = 32;
   double drop_rate = 0, drop_path_rate = 0;
 
   static Fields fields();
@@ -42,17 +44,23 @@ struct ResNetOptions : ImageOptions {
 std::array<std::pair<std::string_view, ResNetOptions::Block>, 2> names_of(ResNetOptions::Block);
 std::array<std::pair<std::string_view, ResNetOptions::Stem>, 3> names_of(ResNetOptions::Stem);
 
-/// timm's ResNet: the same names, shapes and initial distributions. Stages after the first halve the image. Takes
-/// images of any size.
+/// timm's ResNet: the same names, shapes and initial distributions. Stages after the first halve the image until it is
+/// smaller by `output_stride`; the 3×3 convolutions of later ones are dilated in its place. As a backbone gives the map
+/// of each stage. Takes images of any size.
 class ResNet final : public ImageModel {
  public:
   ResNet(const ModelContext& context, const ResNetOptions& options);
+
+  std::vector<MapShape> map_shapes() const override;
+  std::vector<Variable> maps(Variable images) override;
 
  private:
   class Block;
   class DeepStem;
 
-  std::vector<std::vector<std::unique_ptr<Block>>> make_stages(const ResNetOptions& options);
+  void make_stages(const ResNetOptions& options);
+  Variable stem(Variable images);
+  Variable run_stage(std::size_t number, Variable x);
   Variable classify(Variable images) override;
   bool takes(std::int64_t, std::int64_t) const override { return true; }
 
@@ -61,8 +69,10 @@ class ResNet final : public ImageModel {
   std::unique_ptr<DeepStem> deep_stem_;
   nn::BatchNorm2d stem_norm_;
   std::vector<std::vector<std::unique_ptr<Block>>> stages_;
-  nn::Dropout classifier_dropout_;
-  nn::Linear classifier_;
+  std::vector<MapShape> shapes_;     // of the stages' maps
+  std::vector<std::size_t> wanted_;  // stages whose maps the backbone gives
+  std::optional<nn::Dropout> classifier_dropout_;
+  std::optional<nn::Linear> classifier_;
 };
 
 }  // namespace lacuna

@@ -125,6 +125,8 @@ class SwinTransformer::Stage final : public Module {
     return run_sequence(blocks_, std::move(x),
                         [](const Block& block, Variable in) { return block.forward(std::move(in)); });
   }
+  std::int64_t height() const { return place_.height; }
+  std::int64_t width() const { return place_.width; }
   std::int64_t window_height() const { return window_height_; }
   std::int64_t window_width() const { return window_width_; }
 
@@ -151,15 +153,18 @@ class SwinTransformer::Stage final : public Module {
 SwinTransformer::SwinTransformer(const ModelContext& context, const SwinOptions& options)
     : ImageModel(context,
                  {options.image_size, options.in_channels, options.num_classes, {"head.fc"}, "patch_embed.proj"}),
+      patch_size_(options.patch_size),
       patch_embedding_(*this, "patch_embed.proj", options.in_channels, options.embed_dim,
                        {.kernel = options.patch_size, .stride = options.patch_size}),
       patch_norm_(*this, "patch_embed.norm", options.embed_dim, eps),
-      stages_(make_stages(options)),
-      norm_(*this, "norm", options.embed_dim << (options.depths.size() - 1), eps),
-      head_dropout_(*this, "head.drop", options.drop_rate),
-      head_(*this, "head.fc", options.embed_dim << (options.depths.size() - 1), options.num_classes,
-            {.init = swin_linear()}) {
-  norm_.set_follows_block();
+      wanted_(wanted_maps(context, options.depths.size())),
+      stages_(make_stages(options)) {
+  if (is_part(context)) return;
+  const std::int64_t channels = options.embed_dim << (options.depths.size() - 1);
+  norm_.emplace(*this, "norm", channels, eps);
+  norm_->set_follows_block();
+  head_dropout_.emplace(*this, "head.drop", options.drop_rate);
+  head_.emplace(*this, "head.fc", channels, options.num_classes, nn::LinearOptions{.init = swin_linear()});
 }
 
 std::vector<std::unique_ptr<SwinTransformer::Stage>> SwinTransformer::make_stages(const SwinOptions& options) {
@@ -167,7 +172,8 @@ std::vector<std::unique_ptr<SwinTransformer::Stage>> SwinTransformer::make_stage
   ImageSize map{options.image_size.height / options.patch_size, options.image_size.width / options.patch_size};
   std::int64_t blocks = 0;
   const std::int64_t all = std::accumulate(options.depths.begin(), options.depths.end(), std::int64_t{0});
-  for (std::size_t i = 0; i < options.depths.size(); ++i) {
+  const std::size_t count = wanted_.empty() ? options.depths.size() : wanted_.back() + 1;
+  for (std::size_t i = 0; i < count; ++i) {
     const ImageSize before = map;
     if (i > 0) map = {(map.height + 1) / 2, (map.width + 1) / 2};
     const StagePlace place{.height = map.height,
@@ -184,16 +190,39 @@ std::vector<std::unique_ptr<SwinTransformer::Stage>> SwinTransformer::make_stage
   return stages;
 }
 
-Variable SwinTransformer::classify(Variable images) {
-  const Scope scope(*this);
+Variable SwinTransformer::embed(Variable images) {
   Variable x = patch_embedding_.forward(std::move(images));  // [B, H / patch, W / patch, embed_dim]
   const Shape map = x.shape();
-  x = patch_norm_.forward(x.reshape({map[0], map[1] * map[2], map[3]}));
+  return patch_norm_.forward(x.reshape({map[0], map[1] * map[2], map[3]}));
+}
+
+std::vector<MapShape> SwinTransformer::map_shapes() const {
+  std::vector<MapShape> shapes;
+  for (const std::size_t number : wanted_) shapes.push_back({patch_embedding_.out() << number, patch_size_ << number});
+  return shapes;
+}
+
+std::vector<Variable> SwinTransformer::maps(Variable images) {
+  const Scope scope(*this);
+  Variable x = embed(std::move(images));
+  std::vector<Variable> found;
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    x = stages_[i]->forward(std::move(x));
+    const Shape map = x.shape();
+    if (wanted_[found.size()] == i)
+      found.push_back(x.reshape({map[0], stages_[i]->height(), stages_[i]->width(), map[2]}));
+  }
+  return found;
+}
+
+Variable SwinTransformer::classify(Variable images) {
+  const Scope scope(*this);
+  Variable x = embed(std::move(images));
   for (const std::unique_ptr<Stage>& stage : stages_) x = stage->forward(std::move(x));
-  x = norm_.forward(std::move(x));
+  x = norm_->forward(std::move(x));
   const Shape shape = x.shape();
   x = apply(GlobalAvgPool{.shape = shape}, std::move(x));  // [B, channels]
-  return head_.forward(head_dropout_.forward(std::move(x)));
+  return head_->forward(head_dropout_->forward(std::move(x)));
 }
 
 Tensor SwinTransformer::adapt(const Parameter& parameter, const Tensor& stored, Library library) const {

@@ -9,6 +9,7 @@
 #include "nn/norm.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,8 @@ struct SwinV2Options : SwinOptions {
 
 /// timm's SwinTransformer and SwinTransformerV2: the same parameter names, shapes and initial distributions. Maps need
 /// not be multiples of the window, nor even before they are merged. Where an axis of a stage's map is no longer than
-/// the window, the window shrinks to it and is not shifted along it.
+/// the window, the window shrinks to it and is not shifted along it. As a backbone gives the map of each stage, before
+/// it is merged.
 class SwinTransformer final : public ImageModel {
  public:
   SwinTransformer(const ModelContext& context, const SwinOptions& options);
@@ -50,19 +52,25 @@ class SwinTransformer final : public ImageModel {
   /// Resamples bias tables of other windows as timm's set_input_size does.
   Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const override;
 
+  std::vector<MapShape> map_shapes() const override;
+  std::vector<Variable> maps(Variable images) override;
+
  private:
   class Block;
   class Stage;
 
   std::vector<std::unique_ptr<Stage>> make_stages(const SwinOptions& options);
+  Variable embed(Variable images);
   Variable classify(Variable images) override;
 
+  std::int64_t patch_size_;
   nn::Conv2d patch_embedding_;
   nn::LayerNorm patch_norm_;
+  std::vector<std::size_t> wanted_;  // stages whose maps the backbone gives
   std::vector<std::unique_ptr<Stage>> stages_;
-  nn::LayerNorm norm_;
-  nn::Dropout head_dropout_;
-  nn::Linear head_;
+  std::optional<nn::LayerNorm> norm_;
+  std::optional<nn::Dropout> head_dropout_;
+  std::optional<nn::Linear> head_;
 };
 
 }  // namespace lacuna

@@ -153,13 +153,19 @@ VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptio
       pre_norm_(options.pre_norm
                     ? std::make_unique<nn::LayerNorm>(*this, "norm_pre", options.embed_dim, options.norm_eps)
                     : nullptr),
-      blocks_(make_blocks(options)),
-      // As in timm, a norm behind the pooling has another name than one before it.
-      norm_(*this, options.pool == VitOptions::Pool::mean ? "fc_norm" : "norm", options.embed_dim, options.norm_eps),
-      head_dropout_(*this, "head_drop", options.drop_rate),
-      distillation_dropout_(*this, "head_drop_dist", options.drop_rate),
-      head_(*this, "head", head_width(options), options.num_classes, {.init = vit_linear()}) {
-  if (options.pool != VitOptions::Pool::mean) norm_.set_follows_block();
+      wanted_(wanted_maps(context, static_cast<std::size_t>(options.depth))),
+      blocks_(make_blocks(options)) {
+  const bool part = is_part(context);
+  if (!part || context.part_of.map_norm)
+    // As in timm, a norm behind the pooling has another name than one before it.
+    norm_.emplace(*this, options.pool == VitOptions::Pool::mean && !part ? "fc_norm" : "norm", options.embed_dim,
+                  options.norm_eps);
+  if (norm_ && (part || options.pool != VitOptions::Pool::mean)) norm_->set_follows_block();
+  if (!part) {
+    head_dropout_.emplace(*this, "head_drop", options.drop_rate);
+    distillation_dropout_.emplace(*this, "head_drop_dist", options.drop_rate);
+    head_.emplace(*this, "head", head_width(options), options.num_classes, nn::LinearOptions{.init = vit_linear()});
+  }
   positions_.exclude_from_decay();
   const auto add_tokens = [&](std::string_view name, std::int64_t count, const Init& init) {
     prefix_tokens_.push_back(std::make_unique<Parameter>(*this, name, Shape{1, count, options.embed_dim}, init));
@@ -168,16 +174,17 @@ VisionTransformer::VisionTransformer(const ModelContext& context, const VitOptio
   if (options.class_token) add_tokens("cls_token", 1, init::normal(1e-6));
   if (options.distilled) add_tokens("dist_token", 1, init::truncated_normal(.02));
   if (options.reg_tokens > 0) add_tokens("reg_token", options.reg_tokens, init::normal(1e-6));
-  if (options.pool == VitOptions::Pool::map)
+  if (options.pool == VitOptions::Pool::map && !part)
     attention_pool_ = std::make_unique<AttentionPool>(*this, "attn_pool", options);
-  if (options.distilled)
+  if (options.distilled && !part)
     distillation_head_.emplace(*this, "head_dist", options.embed_dim, options.num_classes,
                                nn::LinearOptions{.init = vit_linear()});
 }
 
 std::vector<std::unique_ptr<VisionTransformer::Block>> VisionTransformer::make_blocks(const VitOptions& options) {
   std::vector<std::unique_ptr<Block>> blocks;
-  for (std::int64_t i = 0; i < options.depth; ++i)
+  const std::int64_t count = wanted_.empty() ? options.depth : static_cast<std::int64_t>(wanted_.back()) + 1;
+  for (std::int64_t i = 0; i < count; ++i)
     blocks.push_back(std::make_unique<Block>(*this, "blocks." + std::to_string(i), options,
                                              nn::drop_path_rate(options.drop_path_rate, i, options.depth)));
   return blocks;
@@ -213,6 +220,27 @@ Variable VisionTransformer::embed(Variable images) const {
   return pre_norm_ ? pre_norm_->forward(std::move(x)) : x;
 }
 
+std::vector<MapShape> VisionTransformer::map_shapes() const {
+  return {wanted_.size(), MapShape{options_.embed_dim, options_.patch_size}};
+}
+
+std::vector<Variable> VisionTransformer::maps(Variable images) {
+  const Scope scope(*this);
+  const ImageSize grid = grid_of(options_);
+  Variable x = embed(std::move(images));  // [B, L, embed_dim]
+  const std::int64_t batch = x.shape()[0];
+  std::vector<Variable> found;
+  for (std::size_t first = 0; const std::size_t number : wanted_) {
+    x = run_sequence(blocks_, first, number + 1, std::move(x),
+                     [](const Block& block, Variable in) { return block.forward(std::move(in), 0); });
+    first = number + 1;
+    Variable map = prefix_ > 0 ? slice(x, 1, prefix_, prefix_ + patches_) : x;
+    if (norm_) map = norm_->forward(std::move(map));
+    found.push_back(map.reshape({batch, grid.height, grid.width, options_.embed_dim}));
+  }
+  return found;
+}
+
 Variable VisionTransformer::features(Variable images) const {
   Variable x = embed(std::move(images));  // [B, L, embed_dim]
   const Block* const last = blocks_.empty() ? nullptr : blocks_.back().get();
@@ -222,17 +250,17 @@ Variable VisionTransformer::features(Variable images) const {
   });
   switch (options_.pool) {
     case VitOptions::Pool::token:
-      return norm_.forward(first_tokens(std::move(x), read));
+      return norm_->forward(first_tokens(std::move(x), read));
     case VitOptions::Pool::token_mean: {
-      x = norm_.forward(std::move(x));
+      x = norm_->forward(std::move(x));
       Variable token = slice(x, 1, 0, 1).reshape({x.shape()[0], options_.embed_dim});
       return concat({std::move(token), global_avg_pool(slice(std::move(x), 1, prefix_, prefix_ + patches_))}, 1);
     }
     case VitOptions::Pool::map:
-      return attention_pool_->forward(norm_.forward(std::move(x)));
+      return attention_pool_->forward(norm_->forward(std::move(x)));
     case VitOptions::Pool::mean:
       if (prefix_ > 0) x = slice(std::move(x), 1, prefix_, prefix_ + patches_);
-      return norm_.forward(global_avg_pool(std::move(x)));
+      return norm_->forward(global_avg_pool(std::move(x)));
   }
   fail("no such pool");
 }
@@ -240,7 +268,7 @@ Variable VisionTransformer::features(Variable images) const {
 Variable VisionTransformer::classify(Variable images) {
   const Scope scope(*this);
   Variable x = features(std::move(images));
-  return head_.forward(head_dropout_.forward(x.reshape({x.shape()[0], head_.in()})));
+  return head_->forward(head_dropout_->forward(x.reshape({x.shape()[0], head_->in()})));
 }
 
 Outputs VisionTransformer::run(Variable images) {
@@ -250,8 +278,8 @@ Outputs VisionTransformer::run(Variable images) {
   const auto read = [&](std::int64_t token, const nn::Linear& head, const nn::Dropout& dropout) {
     return head.forward(dropout.forward(slice(x, 1, token, token + 1).reshape({x.shape()[0], x.shape()[2]})));
   };
-  Variable class_logits = read(0, head_, head_dropout_),
-           distilled_logits = read(1, *distillation_head_, distillation_dropout_);
+  Variable class_logits = read(0, *head_, *head_dropout_),
+           distilled_logits = read(1, *distillation_head_, *distillation_dropout_);
   Outputs outputs;
   outputs.set("logits", (class_logits + distilled_logits) / 2);
   outputs.set("logits_class", std::move(class_logits));

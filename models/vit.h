@@ -62,12 +62,18 @@ struct DistilledVitOptions : VitOptions {
 ///
 /// A distilled model has three outputs: `logits_class` and `logits_distilled` of the two heads and `logits`, their
 /// mean.
+///
+/// As a backbone gives the patch tokens behind each block, through the final norm if maps are normed.
 class VisionTransformer final : public ImageModel {
  public:
   VisionTransformer(const ModelContext& context, const VitOptions& options);
 
   /// Resamples positions of another number of patches as the library does.
   Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const override;
+
+  std::vector<MapShape> map_shapes() const override;
+  std::vector<Variable> maps(Variable images) override;
+  bool norms_maps() const override { return norm_.has_value(); }
 
  private:
   class Block;
@@ -88,11 +94,12 @@ class VisionTransformer final : public ImageModel {
   Parameter positions_;                                    // [1, L, embed_dim]
   nn::Dropout position_dropout_;
   std::unique_ptr<nn::LayerNorm> pre_norm_;
+  std::vector<std::size_t> wanted_;  // blocks whose maps the backbone gives
   std::vector<std::unique_ptr<Block>> blocks_;
-  nn::LayerNorm norm_;
+  std::optional<nn::LayerNorm> norm_;
   std::unique_ptr<AttentionPool> attention_pool_;
-  nn::Dropout head_dropout_, distillation_dropout_;  // each draws a mask of its own
-  nn::Linear head_;
+  std::optional<nn::Dropout> head_dropout_, distillation_dropout_;  // each draws a mask of its own
+  std::optional<nn::Linear> head_;
   std::optional<nn::Linear> distillation_head_;
 };
 

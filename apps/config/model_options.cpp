@@ -87,11 +87,10 @@ void read_model_name(Configuration& configuration, const Tree& section, Problems
 std::vector<HyperParameter> read_model_options(const std::vector<const TreeEntry*>& entries, Problems& problems) {
   std::vector<HyperParameter> options;
   for (const TreeEntry* const entry : entries) {
-    const Tree::Kind kind = entry->value.kind;
-    if (kind == Tree::Kind::scalar || kind == Tree::Kind::list)
-      options.push_back({entry->key, entry->value});
+    if (entry->value.kind == Tree::Kind::null)
+      problems.add_expected(entry->value, "model." + entry->key, "a value, a list or a map");
     else
-      problems.add_expected(entry->value, "model." + entry->key, "a value or a list of whole numbers");
+      options.push_back({entry->key, entry->value});
   }
   return options;
 }

@@ -2,6 +2,7 @@
 
 #include "apps/commands/reference_batch.h"
 #include "apps/commands/reference_graph.h"
+#include "apps/commands/reference_segmentation.h"
 #include "autograd/tape.h"
 #include "core/file.h"
 #include "core/glob.h"
@@ -45,7 +46,8 @@ struct ReferenceModel {
   std::string name;
   std::vector<HyperParameter> hyper_parameters;
   std::shared_ptr<const TensorNames> names{};  // of the file's tensors; null: they are ours
-  std::string task{};                          // of a model with such names
+  std::string task{};                          // of a model with such names, or empty
+  OptionValues task_options{};
 };
 
 /// A model that the file describes by the config.json of a type of transformers.
@@ -81,6 +83,11 @@ ReferenceModel read_model(const SafetensorsFile& file) {
     reject("{}: expected metadata `model` with a `family`, as reference files have it", origin);
   if (description.contains("config") && description["config"].is_object()) return read_config(description, origin);
   if (has_reference_graph(file)) return read_graph_model(description);
+  if (is_reference_segmenter(description))
+    return {.name = description["family"],
+            .hyper_parameters = segmenter_parameters(description),
+            .task = "segmentation",
+            .task_options = segmenter_loss(description)};
   ReferenceModel model{description["family"].get<std::string>(), {}};
   const bool is_preset = model.name == "preset";
   if (is_preset) {
@@ -92,7 +99,7 @@ ReferenceModel read_model(const SafetensorsFile& file) {
         model.hyper_parameters.push_back({hyper_parameter_of(key), reference_value(key, value)});
   }
   for (const auto& [key, value] : description.items()) {
-    if (key == "family" || (is_preset && (key == "name" || key == "arguments"))) continue;
+    if (key == "family" || key == "batch" || (is_preset && (key == "name" || key == "arguments"))) continue;
     model.hyper_parameters.push_back({key, reference_value(key, value)});
   }
   return model;
@@ -219,9 +226,11 @@ class Comparison {
   }
 
   /// Compares, if the file has such a tensor.
-  void add(const std::string& name, const Tensor& ours) {
+  void add(const std::string& name, const Tensor& given) {
     const SafetensorsEntry* const entry = file_.find(name);
     if (entry == nullptr) return;
+    const bool of_pixels = given.defined() && given.shape().rank() == 4 && name.ends_with("logits");
+    const Tensor ours = of_pixels && entry->shape.rank() == 4 ? as_planes(given, entry->shape) : given;
     const bool is_padded = ours.defined() && entry->shape.rank() == ours.shape().rank() + 1;
     if (ours.defined() && !is_padded && !(entry->shape == ours.shape()))
       reject("{}: `{}` has the shape {}, but the model gives {}", file_.path().string(), name, entry->shape,
@@ -411,7 +420,7 @@ Tensor greedy_continuation(const SafetensorsFile& file, LanguageModel& model) {
 std::unique_ptr<Task> make_reference_task(const SafetensorsFile& file, const ReferenceModel& description,
                                           const Model& model) {
   if (file.metadata().contains("task")) return reference_task(file, model);
-  if (description.names) return make_task(description.task, {}, model);
+  if (!description.task.empty()) return make_task(description.task, description.task_options, model);
   const std::vector<HyperParameter> all =
       describe_model(description.name, description.hyper_parameters).hyper_parameters;
   const Tree* const head = find_value(all, "head");
@@ -446,6 +455,8 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
     comparison.add("generate/ids", greedy_continuation(file, *language_model));
   task->run(watched, batch, TaskMode::evaluate);
   for (const auto& [name, output] : watched.seen()) comparison.add("eval/" + name, output);
+  if (const SafetensorsEntry* const classes = file.find("eval/classes"))
+    comparison.add("eval/classes", pixel_classes(watched.seen()["logits"], classes->shape));
   model->set_training(true);
   const std::unique_ptr<MemoryPolicy> how = make_policy(memory_policy);
   Tape tape(*how);
@@ -474,7 +485,8 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
     for (const Parameter* parameter : parameters)
       if (parameter->trainable() || !model->adaptation())
         comparison.add_required("after/", place_of(parameter->path(), description, *model), parameter->tensor());
-    for (const Buffer* buffer : model->buffers()) comparison.add("after/" + buffer->path(), buffer->tensor());
+    for (const Buffer* buffer : model->buffers())
+      comparison.add("after/" + place_of(buffer->path(), description, *model).name, buffer->tensor());
   }
   comparison.require_all_compared();
   return {.model = description.name,

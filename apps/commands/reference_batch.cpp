@@ -45,7 +45,9 @@ class FileBatch {
     fields_ = inputs_;
     SampleFields targets = task.targets();
     const std::string label = class_field().name;
-    if (file.contains(target_name) && std::ranges::find(targets, label, &SampleField::name) == targets.end()) {
+    const bool has_target = std::ranges::find(targets, label, &SampleField::name) != targets.end() ||
+                            find_field(targets, FieldKind::mask) != nullptr;
+    if (file.contains(target_name) && !has_target) {
       // A task that draws its labels takes those of each token in their place.
       const SampleField* const tokens = find_field(inputs_, FieldKind::tokens);
       if (tokens == nullptr) refuse("the task has no labels to take `target` for");
@@ -86,7 +88,7 @@ class FileBatch {
   /// The name by which a file from timm or transformers has a field; empty if it has none.
   std::string alias_of(const SampleField& field) const {
     const SampleField* const tokens = find_field(inputs_, FieldKind::tokens);
-    if (field.name == class_field().name) return std::string(target_name);
+    if (field.name == class_field().name || field.kind == FieldKind::mask) return std::string(target_name);
     if (std::ranges::find(inputs_, field.name, &SampleField::name) == inputs_.end()) return {};
     if (field.kind == FieldKind::pixels) return "input/image";
     if (field.kind == FieldKind::tokens) return "input/ids";
@@ -222,7 +224,9 @@ class FileBatch {
 
   Tensor load_field(const SampleField& field) {
     const std::string source = source_of(field);
-    Tensor tensor = load_as(source, field.dtype);
+    // Masks are written as PyTorch's losses take them.
+    const bool is_mask = field.kind == FieldKind::mask && source == target_name;
+    Tensor tensor = load_as(source, is_mask ? DType::i64 : field.dtype);
     if (source == "input/image") {
       if (tensor.shape().rank() != 4) refuse("`{}` has {} axes", source, tensor.shape().rank());
       tensor = channels_last(tensor);

@@ -37,13 +37,13 @@ class ResizedLine {
         logits_(logits.data<T>()),
         line_(static_cast<std::size_t>(width_ * classes_)) {}
 
-  const ResizeAxis& down() const { return down_; }
-  const ResizeAxis& across() const { return across_; }
+  const ResampledAxis& down() const { return down_; }
+  const ResampledAxis& across() const { return across_; }
   std::int64_t row_size() const { return width_ * classes_; }
 
   /// Goes to line `y` of an image.
   void move_to(std::int64_t image, std::int64_t y) {
-    const ResizeAxis::Taps taps = down_.taps(static_cast<std::int32_t>(y));
+    const ResampledAxis::Taps taps = down_.taps(static_cast<std::int32_t>(y));
     const T *const low = logits_ + (image * height_ + taps.low) * row_size(), *const high = logits_ + (image * height_ +
                                                                                                        taps.high) *
                                                                                                           row_size();
@@ -54,7 +54,7 @@ class ResizedLine {
     for (std::int64_t i = 0; i < size; ++i) out[i] = (1 - share) * to_compute(low[i]) + share * to_compute(high[i]);
   }
   /// The logits z [C] of pixel x.
-  void pixel(const ResizeAxis::Taps& taps, C* z) const {
+  void pixel(const ResampledAxis::Taps& taps, C* z) const {
     const C *const low = line_.data() + taps.low * classes_, *const high = line_.data() + taps.high * classes_;
     const auto share = static_cast<C>(taps.high_weight);
     const std::int64_t classes = classes_;
@@ -63,18 +63,18 @@ class ResizedLine {
   }
 
  private:
-  static ResizeAxis axis_of(std::int64_t from, std::int64_t to) {
-    return {static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), Interpolation::bilinear};
+  static ResampledAxis axis_of(std::int64_t from, std::int64_t to) {
+    return {static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), Resampling::bilinear};
   }
 
   std::int64_t height_, width_, classes_;
-  ResizeAxis down_, across_;
+  ResampledAxis down_, across_;
   const T* logits_;
   std::vector<C> line_;  // [w, C]
 };
 
-std::vector<ResizeAxis::Taps> taps_of(const ResizeAxis& axis) {
-  std::vector<ResizeAxis::Taps> taps;
+std::vector<ResampledAxis::Taps> taps_of(const ResampledAxis& axis) {
+  std::vector<ResampledAxis::Taps> taps;
   for (std::int32_t i = 0; i < axis.out; ++i) taps.push_back(axis.taps(i));
   return taps;
 }
@@ -137,7 +137,7 @@ void forward_on_cpu(const PixelLossRule& rule, const Tensor& logits, const Tenso
   std::vector<double> partial(static_cast<std::size_t>(parts) * per_part);
   parallel_tasks(parts, [&](std::int64_t index, int) {
     ResizedLine<T> resized(logits, labels.shape());
-    const std::vector<ResizeAxis::Taps> columns = taps_of(resized.across());
+    const std::vector<ResampledAxis::Taps> columns = taps_of(resized.across());
     std::vector<C> z(static_cast<std::size_t>(classes)), p(z.size());
     double* const own = partial.data() + static_cast<std::size_t>(index) * per_part;
     double *const both = own + 2, *const either = both + classes, *const present = either + classes;
@@ -216,18 +216,18 @@ void backward_on_cpu(const PixelLossRule& rule, const Tensor& logits, const Tens
     std::fill_n(of_rows, rows.count(), C{});
     parallel_tasks(height, [&](std::int64_t band, int) {
       ResizedLine<T> resized(logits, labels.shape());
-      const std::vector<ResizeAxis::Taps> columns = taps_of(resized.across());
+      const std::vector<ResampledAxis::Taps> columns = taps_of(resized.across());
       std::vector<C> z(static_cast<std::size_t>(classes)), p(z.size()), of_line(static_cast<std::size_t>(row));
-      const ResizeAxis::Range readers = resized.down().readers(static_cast<std::int32_t>(band));
+      const ResampledAxis::Range readers = resized.down().readers(static_cast<std::int32_t>(band));
       for (std::int32_t y = readers.begin; y < readers.end; ++y) {
-        const ResizeAxis::Taps down = resized.down().taps(y);
+        const ResampledAxis::Taps down = resized.down().taps(y);
         if (down.low != band) continue;
         resized.move_to(image, y);
         std::fill(of_line.begin(), of_line.end(), C{});
         for (std::int64_t x = 0; x < width; ++x) {
           const auto label = static_cast<std::int64_t>(label_of[(image * all_lines + y) * width + x]);
           if (label == rule.ignored) continue;
-          const ResizeAxis::Taps& across = columns[static_cast<std::size_t>(x)];
+          const ResampledAxis::Taps& across = columns[static_cast<std::size_t>(x)];
           resized.pixel(across, z.data());
           const Softmax<C> softmax(classes, z.data(), p.data());
           const auto at = static_cast<std::size_t>(label);
@@ -273,7 +273,7 @@ void predict_on_cpu(const Tensor& logits, const Shape& shape, P* predictions) {
   const int parts = threads();
   parallel_tasks(parts, [&](std::int64_t index, int) {
     ResizedLine<T> resized(logits, shape);
-    const std::vector<ResizeAxis::Taps> columns = taps_of(resized.across());
+    const std::vector<ResampledAxis::Taps> columns = taps_of(resized.across());
     std::vector<Compute<T>> z(static_cast<std::size_t>(classes));
     const Range range = part(shape[0] * shape[1], index, parts);
     for (std::int64_t line = range.begin; line < range.end; ++line) {

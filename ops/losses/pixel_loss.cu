@@ -22,8 +22,8 @@ template <class T>
 struct ResizedPixel {
   const T *a, *b, *c, *d;  // [classes] each: above, below; left, right
   float down, across;
-  LACUNA_DEVICE ResizedPixel(const LabelledPixels& of, std::int64_t image, const ResizeAxis::Taps& h,
-                             const ResizeAxis::Taps& w)
+  LACUNA_DEVICE ResizedPixel(const LabelledPixels& of, std::int64_t image, const ResampledAxis::Taps& h,
+                             const ResampledAxis::Taps& w)
       : down(h.high_weight), across(w.high_weight) {
     const T* const images = static_cast<const T*>(of.logits) + image * of.down.extent * of.across.extent * of.classes;
     a = images + (static_cast<std::int64_t>(h.low) * of.across.extent + w.low) * of.classes;
@@ -224,15 +224,15 @@ struct Gradient {
       for (std::int64_t c = 0; c < of.classes; ++c) all_weights += of.weights[c];
     }
     const float own_weight = view.weight(k), others = what.dice != 0 ? slopes.of_others(k) : 0.0F;
-    const ResizeAxis::Range rows = of.down.readers(i), columns = of.across.readers(j);
+    const ResampledAxis::Range rows = of.down.readers(i), columns = of.across.readers(j);
     float sum = 0;
     for (std::int32_t y = rows.begin; y < rows.end; ++y) {
-      const ResizeAxis::Taps h = of.down.taps(y);
-      const float down = ResizeAxis::weight_of(h, i);
+      const ResampledAxis::Taps h = of.down.taps(y);
+      const float down = ResampledAxis::weight_of(h, i);
       for (std::int32_t x = columns.begin; x < columns.end; ++x) {
         const std::int64_t pixel = (image * of.down.out + y) * of.across.out + x, label = view.label(pixel);
         if (label == of.ignored || label < 0 || label >= of.classes) continue;
-        const ResizeAxis::Taps w = of.across.taps(x);
+        const ResampledAxis::Taps w = of.across.taps(x);
         const float p = math::exp(ResizedPixel<T>(of, image, h, w)(k) - what.log_sums[pixel]);
         const float weight = view.weight(label);
         float g = scale * ((kept * weight + smoothed * all_weights) * p - smoothed * own_weight);
@@ -241,7 +241,7 @@ struct Gradient {
           const float slope = others + (k == label ? slopes.of_label(k) : 0.0F);
           g += upstream * p * (slope - what.means[pixel]);
         }
-        sum += down * ResizeAxis::weight_of(w, j) * g;
+        sum += down * ResampledAxis::weight_of(w, j) * g;
       }
     }
     static_cast<T*>(what.dlogits)[e] = static_cast<T>(sum);

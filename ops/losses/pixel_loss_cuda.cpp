@@ -13,7 +13,7 @@ cuda::LabelledPixels pixels_of(const PixelLossRule& rule, const Tensor& logits, 
                                const Tensor& weights) {
   const Shape& shape = logits.shape();
   const auto axis = [&](int i) {
-    return ResizeAxis{static_cast<std::int32_t>(shape[i]), static_cast<std::int32_t>(size[i]), Interpolation::bilinear};
+    return ResampledAxis{static_cast<std::int32_t>(shape[i]), static_cast<std::int32_t>(size[i]), Resampling::bilinear};
   };
   const bool is_u8 = labels.defined() && labels.dtype() == DType::u8;
   return {.logits = logits.data<const std::byte>(),

@@ -15,7 +15,7 @@ struct LabelledPixels {
   const std::uint8_t* labels_u8;   // [pixels], or null:
   const std::int64_t* labels_i64;  // [pixels]
   const float* weights;            // [classes]; null: all 1
-  ResizeAxis down, across;
+  ResampledAxis down, across;
   std::int64_t images, classes, ignored;
   float label_smoothing;
   LACUNA_HOST_DEVICE std::int64_t pixels() const { return images * down.out * across.out; }

@@ -11,25 +11,25 @@ namespace {
 
 const RegisterOp<Resize> resize_op;
 
-std::vector<ResizeAxis::Taps> all_taps(const ResizeAxis& axis) {
-  std::vector<ResizeAxis::Taps> taps;
+std::vector<ResampledAxis::Taps> all_taps(const ResampledAxis& axis) {
+  std::vector<ResampledAxis::Taps> taps;
   for (std::int32_t i = 0; i < axis.out; ++i) taps.push_back(axis.taps(i));
   return taps;
 }
 
 template <class T>
-void resize_on_cpu(const ResizeAxes& axes, const Tensor& x, std::int64_t first_row, const Tensor& y) {
+void resize_on_cpu(const ResampledAxes& axes, const Tensor& x, std::int64_t first_row, const Tensor& y) {
   using C = Compute<T>;
   const std::int64_t channels = y.shape().back(), across = axes.across.out, down = axes.down.out;
   const std::int64_t width = axes.across.extent, height = axes.down.extent;
-  const std::vector<ResizeAxis::Taps> columns = all_taps(axes.across);
+  const std::vector<ResampledAxis::Taps> columns = all_taps(axes.across);
   const T* const from = x.data<T>();
   T* const to = y.data<T>();
   parallel_for(y.rows(), 16384 / channels + 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t pixel = first_row + row, image = pixel / (down * across);
-      const ResizeAxis::Taps h = axes.down.taps(static_cast<std::int32_t>(pixel / across % down));
-      const ResizeAxis::Taps& w = columns[static_cast<std::size_t>(pixel % across)];
+      const ResampledAxis::Taps h = axes.down.taps(static_cast<std::int32_t>(pixel / across % down));
+      const ResampledAxis::Taps& w = columns[static_cast<std::size_t>(pixel % across)];
       const T *const above = from + (image * height + h.low) * width * channels, *const below =
                                                                                      from + (image * height + h.high) *
                                                                                                 width * channels;
@@ -37,7 +37,7 @@ void resize_on_cpu(const ResizeAxes& axes, const Tensor& x, std::int64_t first_r
       const T *const c = below + w.low * channels, *const d = below + w.high * channels;
       const auto down_share = static_cast<C>(h.high_weight), across_share = static_cast<C>(w.high_weight);
       T* const out = to + row * channels;
-      if (axes.down.interpolation == Interpolation::nearest) {
+      if (axes.down.resampling == Resampling::nearest) {
         std::copy_n(a, channels, out);
         continue;
       }
@@ -52,24 +52,25 @@ void resize_on_cpu(const ResizeAxes& axes, const Tensor& x, std::int64_t first_r
 }
 
 template <class T>
-void gradient_on_cpu(const ResizeAxes& axes, const Tensor& dy, const Tensor& dx) {
+void gradient_on_cpu(const ResampledAxes& axes, const Tensor& dy, const Tensor& dx) {
   using C = Compute<T>;
   const std::int64_t channels = dx.shape().back(), across = axes.across.out, down = axes.down.out;
   const std::int64_t width = axes.across.extent, height = axes.down.extent;
-  const std::vector<ResizeAxis::Taps> columns = all_taps(axes.across), rows = all_taps(axes.down);
+  const std::vector<ResampledAxis::Taps> columns = all_taps(axes.across), rows = all_taps(axes.down);
   const T* const from = dy.data<T>();
   T* const to = dx.data<T>();
   parallel_tasks(dx.shape()[0] * height, [&](std::int64_t line, int) {
     std::vector<C> sums(static_cast<std::size_t>(channels));
     const auto h = static_cast<std::int32_t>(line % height);
-    const ResizeAxis::Range reads_h = axes.down.readers(h);
+    const ResampledAxis::Range reads_h = axes.down.readers(h);
     for (std::int32_t w = 0; w < width; ++w) {
-      const ResizeAxis::Range reads_w = axes.across.readers(w);
+      const ResampledAxis::Range reads_w = axes.across.readers(w);
       std::fill(sums.begin(), sums.end(), C{});
       for (std::int32_t i = reads_h.begin; i < reads_h.end; ++i) {
-        const auto down_share = static_cast<C>(ResizeAxis::weight_of(rows[static_cast<std::size_t>(i)], h));
+        const auto down_share = static_cast<C>(ResampledAxis::weight_of(rows[static_cast<std::size_t>(i)], h));
         for (std::int32_t j = reads_w.begin; j < reads_w.end; ++j) {
-          const C share = down_share * static_cast<C>(ResizeAxis::weight_of(columns[static_cast<std::size_t>(j)], w));
+          const C share =
+              down_share * static_cast<C>(ResampledAxis::weight_of(columns[static_cast<std::size_t>(j)], w));
           const T* const in = from + ((line / height * down + i) * across + j) * channels;
           C* const sum = sums.data();
 #pragma GCC ivdep
@@ -82,19 +83,19 @@ void gradient_on_cpu(const ResizeAxes& axes, const Tensor& dy, const Tensor& dx)
   });
 }
 
-const RegisterKernel cpu_resize{resize_pixels, DeviceKind::cpu,
-                                [](const ResizeAxes& axes, const Tensor& x, std::int64_t first_row, const Tensor& y) {
-                                  with_float_type(y.dtype(),
-                                                  [&]<class T>(Type<T>) { resize_on_cpu<T>(axes, x, first_row, y); });
-                                }};
+const RegisterKernel cpu_resize{
+    resize_pixels, DeviceKind::cpu,
+    [](const ResampledAxes& axes, const Tensor& x, std::int64_t first_row, const Tensor& y) {
+      with_float_type(y.dtype(), [&]<class T>(Type<T>) { resize_on_cpu<T>(axes, x, first_row, y); });
+    }};
 const RegisterKernel cpu_resize_gradient{
-    resize_gradient, DeviceKind::cpu, [](const ResizeAxes& axes, const Tensor& dy, const Tensor& dx) {
+    resize_gradient, DeviceKind::cpu, [](const ResampledAxes& axes, const Tensor& dy, const Tensor& dx) {
       with_float_type(dx.dtype(), [&]<class T>(Type<T>) { gradient_on_cpu<T>(axes, dy, dx); });
     }};
 
-ResizeAxes axes_of(const Resize& op) {
-  return {{static_cast<std::int32_t>(op.height), static_cast<std::int32_t>(op.out_height), op.interpolation},
-          {static_cast<std::int32_t>(op.width), static_cast<std::int32_t>(op.out_width), op.interpolation}};
+ResampledAxes axes_of(const Resize& op) {
+  return {{static_cast<std::int32_t>(op.height), static_cast<std::int32_t>(op.out_height), op.resampling},
+          {static_cast<std::int32_t>(op.width), static_cast<std::int32_t>(op.out_width), op.resampling}};
 }
 
 }  // namespace

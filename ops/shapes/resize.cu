@@ -16,13 +16,13 @@ struct Pixels {
     if (row >= what.rows) return;
     const std::int64_t c = block.global_thread() % units * 8, pixel = what.first_row + row;
     const std::int64_t line = pixel / what.across.out, image = line / what.down.out;
-    const ResizeAxis::Taps h = what.down.taps(static_cast<std::int32_t>(line % what.down.out));
-    const ResizeAxis::Taps w = what.across.taps(static_cast<std::int32_t>(pixel % what.across.out));
+    const ResampledAxis::Taps h = what.down.taps(static_cast<std::int32_t>(line % what.down.out));
+    const ResampledAxis::Taps w = what.across.taps(static_cast<std::int32_t>(pixel % what.across.out));
     const Kept<T> x(what.x, 0);  // rows take no count
     const std::int64_t above = (image * what.down.extent + h.low) * what.across.extent,
                        below = (image * what.down.extent + h.high) * what.across.extent;
     Eight out = x.at_row(above + w.low, what.channels, c);
-    if (what.down.interpolation != Interpolation::nearest) {
+    if (what.down.resampling != Resampling::nearest) {
       const Eight right = x.at_row(above + w.high, what.channels, c), left = x.at_row(below + w.low, what.channels, c);
       const Eight last = x.at_row(below + w.high, what.channels, c);
       const float down = h.high_weight, across = w.high_weight;
@@ -46,13 +46,13 @@ struct Gradient {
     const std::int64_t c = block.global_thread() % units * 8, line = place / what.across.extent;
     const auto h = static_cast<std::int32_t>(line % what.down.extent),
                w = static_cast<std::int32_t>(place % what.across.extent);
-    const ResizeAxis::Range rows = what.down.readers(h), columns = what.across.readers(w);
+    const ResampledAxis::Range rows = what.down.readers(h), columns = what.across.readers(w);
     const Kept<T> dy(what.dy, 0);  // rows take no count
     Eight sum{};
     for (std::int32_t i = rows.begin; i < rows.end; ++i) {
-      const float down = ResizeAxis::weight_of(what.down.taps(i), h);
+      const float down = ResampledAxis::weight_of(what.down.taps(i), h);
       for (std::int32_t j = columns.begin; j < columns.end; ++j) {
-        const float share = down * ResizeAxis::weight_of(what.across.taps(j), w);
+        const float share = down * ResampledAxis::weight_of(what.across.taps(j), w);
         const std::int64_t pixel = (line / what.down.extent * what.down.out + i) * what.across.out + j;
         const Eight values = dy.at_row(pixel, what.channels, c);
 #pragma unroll

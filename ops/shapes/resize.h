@@ -10,7 +10,7 @@ namespace lacuna {
 /// does. Backward sums in a fixed order what each place of x gave.
 struct Resize {
   enum Input { x };
-  Interpolation interpolation = Interpolation::bilinear;
+  Resampling resampling = Resampling::bilinear;
   std::int64_t height = 0, width = 0;  // x's
   std::int64_t out_height = 0, out_width = 0;
   static constexpr std::string_view name = "resize";

@@ -7,16 +7,16 @@
 
 namespace lacuna {
 
-enum class Interpolation : std::uint8_t {
+enum class Resampling : std::uint8_t {
   nearest,          // place ⌊i · extent / out⌋ (PyTorch's nearest, not nearest-exact)
   bilinear,         // the corners of the outer pixels meet (PyTorch's align_corners=False); never antialiased
   bilinear_corners  // the centres of the outer pixels meet (align_corners=True)
 };
 
 /// `extent` places resized to `out`, both below 2^15. Places are exact: fractions of integers.
-struct ResizeAxis {
+struct ResampledAxis {
   std::int32_t extent, out;
-  Interpolation interpolation;
+  Resampling resampling;
 
   /// Value i is (1 - high_weight) · low + high_weight · high.
   struct Taps {
@@ -24,13 +24,13 @@ struct ResizeAxis {
     float high_weight;
   };
   LACUNA_HOST_DEVICE constexpr Taps taps(std::int32_t i) const {
-    if (interpolation == Interpolation::nearest) {
+    if (resampling == Resampling::nearest) {
       const auto place = static_cast<std::int32_t>(static_cast<std::int64_t>(i) * extent / out);
       return {place, place, 0};
     }
     // The place as a fraction: numerator / denominator.
     std::int64_t numerator = 0, denominator = 1;
-    if (interpolation == Interpolation::bilinear) {
+    if (resampling == Resampling::bilinear) {
       numerator = (2 * static_cast<std::int64_t>(i) + 1) * extent - out;
       denominator = 2 * static_cast<std::int64_t>(out);
     } else if (out > 1) {

@@ -13,7 +13,7 @@ namespace lacuna::cuda {
 struct ResizePixels {
   const void* x;
   void* y;
-  ResizeAxis down, across;
+  ResampledAxis down, across;
   std::int64_t channels, first_row, rows;
 };
 void resize_pixels(Stream stream, DType type, const ResizePixels& what);
@@ -22,7 +22,7 @@ void resize_pixels(Stream stream, DType type, const ResizePixels& what);
 struct ResizeGradient {
   const void* dy;
   void* dx;
-  ResizeAxis down, across;
+  ResampledAxis down, across;
   std::int64_t channels, images;
 };
 void resize_gradient(Stream stream, DType type, const ResizeGradient& what);

@@ -7,9 +7,9 @@ namespace {
 struct Sizes {
   std::int64_t height, width, out_height, out_width;
 };
-OpSample resized(std::string name, Interpolation interpolation, const Sizes& sizes, std::int64_t channels) {
+OpSample resized(std::string name, Resampling resampling, const Sizes& sizes, std::int64_t channels) {
   return {.name = std::move(name),
-          .op = bound(Resize{.interpolation = interpolation,
+          .op = bound(Resize{.resampling = resampling,
                              .height = sizes.height,
                              .width = sizes.width,
                              .out_height = sizes.out_height,
@@ -21,13 +21,13 @@ OpSample resized(std::string name, Interpolation interpolation, const Sizes& siz
           .differentiable = {0}};
 }
 
-const RegisterSample up(resized("resize bilinearly", Interpolation::bilinear, {5, 7, 13, 16}, 8));
-const RegisterSample down(resized("resize bilinearly to less", Interpolation::bilinear, {7, 9, 3, 4}, 5));
-const RegisterSample corners(resized("resize with aligned corners", Interpolation::bilinear_corners, {5, 3, 12, 8}, 9));
-const RegisterSample one(resized("resize to one row", Interpolation::bilinear_corners, {4, 3, 1, 9}, 3));
-const RegisterSample spread(resized("resize one place", Interpolation::bilinear, {1, 1, 6, 5}, 16));
-const RegisterSample nearest(resized("resize to nearest", Interpolation::nearest, {4, 5, 7, 11}, 7));
-const RegisterSample fewer(resized("resize to fewer nearest", Interpolation::nearest, {7, 7, 3, 2}, 16));
+const RegisterSample up(resized("resize bilinearly", Resampling::bilinear, {5, 7, 13, 16}, 8));
+const RegisterSample down(resized("resize bilinearly to less", Resampling::bilinear, {7, 9, 3, 4}, 5));
+const RegisterSample corners(resized("resize with aligned corners", Resampling::bilinear_corners, {5, 3, 12, 8}, 9));
+const RegisterSample one(resized("resize to one row", Resampling::bilinear_corners, {4, 3, 1, 9}, 3));
+const RegisterSample spread(resized("resize one place", Resampling::bilinear, {1, 1, 6, 5}, 16));
+const RegisterSample nearest(resized("resize to nearest", Resampling::nearest, {4, 5, 7, 11}, 7));
+const RegisterSample fewer(resized("resize to fewer nearest", Resampling::nearest, {7, 7, 3, 2}, 16));
 
 }  // namespace
 }  // namespace lacuna

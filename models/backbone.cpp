@@ -60,8 +60,8 @@ Backbone::Backbone(Module& parent, std::string_view name, const BackboneOptions&
   model_.reset(dynamic_cast<ImageModel*>(model.release()));
   if (!form.map_norm || model_->norms_maps()) return;
   for (const MapShape& map : model_->map_shapes())
-    norms_.push_back(
-        std::make_unique<nn::LayerNorm>(parent, fmt::format("{}.norm{}", name, norms_.size()), map.channels, 1e-5));
+    norms_.push_back(std::make_unique<nn::LayerNorm>(parent, fmt::format("{}.norm{}", name, norms_.size()),
+                                                     map.channels, model_->map_norm_eps()));
 }
 
 std::vector<Variable> Backbone::maps(Variable images) const {

@@ -151,6 +151,7 @@ class ConvNext final : public ImageModel {
     for (const std::size_t number : wanted_) shapes.push_back(shapes_[number]);
     return shapes;
   }
+  double map_norm_eps() const override { return 1e-6; }
   std::vector<Variable> maps(Variable x) override {
     const Scope scope(*this);
     x = stem_norm_.forward(stem_.forward(std::move(x)));

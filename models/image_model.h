@@ -49,6 +49,8 @@ class ImageModel : public Model {
   virtual std::vector<Variable> maps(Variable images);
   /// Whether each of them went through a norm of the model's own.
   virtual bool norms_maps() const { return false; }
+  /// The epsilon of norms that a backbone's maps get from outside.
+  virtual double map_norm_eps() const { return 1e-5; }
   /// Whether the model also takes images of this height and width.
   virtual bool takes(std::int64_t height, std::int64_t width) const { return ImageSize{height, width} == image_size(); }
 

@@ -83,6 +83,11 @@ ReferenceModel read_model(const SafetensorsFile& file) {
     reject("{}: expected metadata `model` with a `family`, as reference files have it", origin);
   if (description.contains("config") && description["config"].is_object()) return read_config(description, origin);
   if (has_reference_graph(file)) return read_graph_model(description);
+  if (is_reference_segmenter(description) && !segmenter_config(description).is_null()) {
+    ModelFolder folder = read_transformers_config(segmenter_config(description), origin);
+    folder.hyper_parameters.push_back({"image_size", reference_value("image_size", description["image_size"])});
+    return {folder.model, folder.hyper_parameters, folder.names, "segmentation", segmenter_loss(description)};
+  }
   if (is_reference_segmenter(description))
     return {.name = description["family"],
             .hyper_parameters = segmenter_parameters(description),
@@ -157,13 +162,25 @@ std::unique_ptr<Model> make_model(const SafetensorsFile& file, const ReferenceMo
   return model;
 }
 
-/// The file's name of a parameter, and whether it holds its transpose.
-TensorNames::Place place_of(const std::string& path, const ReferenceModel& description, const Model& model) {
-  if (!description.names) return {path};
+/// The file's names of a parameter, one for each of its parts, and whether it holds their transposes.
+std::vector<TensorNames::Place> places_of(const std::string& path, const ReferenceModel& description,
+                                          const Model& model) {
+  if (!description.names) return {{path}};
   std::vector<TensorNames::Place> places = description.names->theirs(path);
   expect(!places.empty(), "{} has no name in transformers", path);
-  if (model.adaptation()) places.front().name = "base_model.model." + places.front().name;
-  return places.front();
+  if (model.adaptation())
+    for (TensorNames::Place& place : places) place.name = "base_model.model." + place.name;
+  return places;
+}
+TensorNames::Place place_of(const std::string& path, const ReferenceModel& description, const Model& model) {
+  return places_of(path, description, model).front();
+}
+
+/// The rows that a place stands for.
+Tensor part_of(const Tensor& tensor, const TensorNames::Place& place) {
+  if (!tensor.defined() || place.parts == 1) return tensor;
+  const std::int64_t rows = tensor.shape().front() / place.parts;
+  return tensor.leading(place.part * rows, (place.part + 1) * rows);
 }
 
 /// Trains what the file trained. Norms keep PyTorch's semantics, where wanting no gradient does not freeze statistics:
@@ -282,12 +299,9 @@ class Comparison {
     return names.is_array() && std::ranges::find(names, json(name)) != names.end();
   }
   /// Compares such a gradient with 0, and makes it 0: an optimizer may make a whole step of its rounding.
-  void add_zero_gradient(Parameter& parameter, const std::string& name) {
-    double largest = 0;
-    for (const double value : parameter.grad().to_vector()) largest = std::max(largest, std::abs(value));
-    tensors_.push_back({.name = "grad/" + name, .difference = largest, .magnitude = 0});
-    parameter.set_grad(
-        Tensor::zeros(parameter.shape(), parameter.grad().dtype(), parameter.grad().device(), Purpose::gradients));
+  void add_zero_gradient(const Tensor& gradient, const std::string& name) {
+    tensors_.push_back({.name = "grad/" + name, .difference = largest_magnitude(gradient.to_vector()), .magnitude = 0});
+    gradient.fill(0);
   }
 
   /// Gives gradients that are zero in theory the magnitude they are measured against.
@@ -310,11 +324,12 @@ class Comparison {
                                        [&](const ReferenceTensor& tensor) { return tensor.name == name; });
     if (compared == tensors_.end() || !parameter.trainable() || !parameter.grad().defined()) return 0;
     if (says_zero(place.name)) return 0;
-    if (parameter.grad().dtype() != DType::f32) return 0;  // in f64 no step is made of rounding
+    const Tensor own = part_of(parameter.grad(), place);
+    if (own.dtype() != DType::f32) return 0;  // in f64 no step is made of rounding
     const double zero = reference_tolerance * compared->magnitude;
     const Tensor stored = file_.load(name).to(DType::f32), theirs = place.transposed ? transposed(stored) : stored;
     const float* const from = theirs.data<const float>();
-    float* const to = parameter.grad().data<float>();
+    float* const to = own.data<float>();
     std::int64_t taken = 0;
     for (std::int64_t i = 0; i < theirs.count(); ++i) {
       const bool both_zero = std::abs(from[i]) <= zero && std::abs(to[i]) <= 2 * zero;
@@ -469,22 +484,25 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
   }
   const std::vector<Parameter*> parameters = model->parameters();
   for (Parameter* const parameter : parameters) {
-    const TensorNames::Place place = place_of(parameter->path(), description, *model);
-    if (parameter->trainable() && comparison.says_zero(place.name))
-      comparison.add_zero_gradient(*parameter, place.name);
-    else if (parameter->trainable())
-      comparison.add_required("grad/", place, parameter->grad());
-    else
-      comparison.add("grad/" + place.name, {});
+    for (const TensorNames::Place& place : places_of(parameter->path(), description, *model)) {
+      if (parameter->trainable() && comparison.says_zero(place.name))
+        comparison.add_zero_gradient(part_of(parameter->grad(), place), place.name);
+      else if (parameter->trainable())
+        comparison.add_required("grad/", place, part_of(parameter->grad(), place));
+      else
+        comparison.add("grad/" + place.name, {});
+    }
   }
   comparison.measure_zero_gradients();
   std::int64_t stepped_alike = 0;
   for (Parameter* parameter : parameters)
-    stepped_alike += comparison.take_over_zeros(*parameter, place_of(parameter->path(), description, *model));
+    for (const TensorNames::Place& place : places_of(parameter->path(), description, *model))
+      stepped_alike += comparison.take_over_zeros(*parameter, place);
   if (step_optimizer(file, *model)) {
     for (const Parameter* parameter : parameters)
       if (parameter->trainable() || !model->adaptation())
-        comparison.add_required("after/", place_of(parameter->path(), description, *model), parameter->tensor());
+        for (const TensorNames::Place& place : places_of(parameter->path(), description, *model))
+          comparison.add_required("after/", place, part_of(parameter->tensor(), place));
     for (const Buffer* buffer : model->buffers())
       comparison.add("after/" + place_of(buffer->path(), description, *model).name, buffer->tensor());
   }

@@ -1,6 +1,7 @@
 #include "apps/commands/reference_segmentation.h"
 
 #include "apps/commands/reference_batch.h"
+#include "models/folders/transformers.h"
 #include "models/registry.h"
 #include "ops/losses/pixel_loss_kernels.h"
 #include "ops/shapes/resize.h"
@@ -41,6 +42,22 @@ Tree backbone_of(const json& description) {
 bool is_reference_segmenter(const json& description) {
   const std::string family = description.value("family", "");
   return model_families().contains(family) && model_families().get(family).task == "segmentation";
+}
+
+nlohmann::ordered_json segmenter_config(const json& description) {
+  const std::string family = description["family"];
+  if (!transformers_types().contains(family)) return nullptr;
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(description.dump());
+  config["model_type"] = family;
+  config["num_labels"] = description["num_classes"];
+  config["drop_path_rate"] = 0;
+  if (description.contains("backbone")) {
+    config["backbone_config"] = config["backbone"];
+    config["backbone_config"]["model_type"] = description["backbone"]["family"];
+    config["backbone_config"]["drop_path_rate"] = 0;
+    if (description.contains("aux_channels")) config["auxiliary_channels"] = description["aux_channels"];
+  }
+  return config;
 }
 
 std::vector<HyperParameter> segmenter_parameters(const json& description) {

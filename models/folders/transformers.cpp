@@ -286,7 +286,9 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
   if (!type.refusal.empty()) reject("transformers has no such model: {}", type.refusal);
   const TransformersType& kind = transformers_types().get(type.model_type);
   ordered_json config{{"architectures", ordered_json::array({type.architecture})}, {"model_type", type.model_type}};
-  if (type.architecture.find("Classification") != std::string::npos) write_labels(model, description, config);
+  if (type.architecture.find("Classification") != std::string::npos ||
+      type.architecture.find("Segmentation") != std::string::npos)
+    write_labels(model, description, config);
   for (const char* const what : {"ForSequenceClassification", "ForImageClassification"})
     if (!description.problem.empty() && type.architecture.find(what) != std::string::npos)
       config["problem_type"] = description.problem;

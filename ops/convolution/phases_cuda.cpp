@@ -2,6 +2,7 @@
 
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "ops/convolution/phases.h"
 
 namespace lacuna {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "core/number.h"
 #include "core/stream.h"
-#include "ops/convolution/phases.h"
+#include "ops/convolution/phase_shape.h"
 
 namespace lacuna::cuda {
 

@@ -17,10 +17,20 @@ namespace {
 constexpr double patch_eps = 1e-5;  // of the norms of patches
 constexpr std::size_t pvt_stages = 4;
 
+struct PvtV1Options : PvtOptions {
+  static Fields fields() { return rows_of_base<PvtV1Options, PvtOptions>(); }
+  void check(HyperProblems& problems) const {
+    PvtOptions::check(problems);
+    if (image_size.height % 32 != 0 || image_size.width % 32 != 0)
+      problems.add("image_size",
+                   fmt::format("`image_size` {}x{}: expected multiples of 32", image_size.height, image_size.width));
+  }
+};
+
 /// Patches, positions and blocks of one stage. The last one of a classifier has a class token before its map.
 class Pvt final : public ImageModel {
  public:
-  Pvt(const ModelContext& context, const PvtOptions& options)
+  Pvt(const ModelContext& context, const PvtV1Options& options)
       : ImageModel(context,
                    {options.image_size, options.in_channels, options.num_classes, {"head"}, "patch_embed1.proj"}),
         options_(options),
@@ -143,7 +153,7 @@ class Pvt final : public ImageModel {
   std::optional<nn::Linear> head_;
 };
 
-const RegisterFamily<Pvt, PvtOptions> pvt("pvt");
+const RegisterFamily<Pvt, PvtV1Options> pvt("pvt");
 
 std::vector<HyperParameter> pvt_form(const std::vector<std::int64_t>& depths) { return {{"depths", depths}}; }
 

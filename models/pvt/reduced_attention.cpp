@@ -55,9 +55,6 @@ Fields PvtOptions::fields() {
 }
 
 void PvtOptions::check(HyperProblems& problems) const {
-  if (image_size.height % 32 != 0 || image_size.width % 32 != 0)
-    problems.add("image_size",
-                 fmt::format("`image_size` {}x{}: expected multiples of 32", image_size.height, image_size.width));
   for (std::size_t i = 0; i < std::min(embed_dims.size(), num_heads.size()); ++i)
     if (embed_dims[i] % num_heads[i] != 0)
       problems.add("num_heads", fmt::format("`num_heads` {} does not divide the {} channels of stage {}", num_heads[i],

@@ -50,7 +50,7 @@ nlohmann::ordered_json segmenter_config(const json& description) {
   nlohmann::ordered_json config = nlohmann::ordered_json::parse(description.dump());
   config["model_type"] = family;
   config["num_labels"] = description["num_classes"];
-  config["drop_path_rate"] = 0;
+  config["drop_path_rate"] = config["classifier_dropout_prob"] = 0;
   if (description.contains("backbone")) {
     config["backbone_config"] = config["backbone"];
     config["backbone_config"]["model_type"] = description["backbone"]["family"];

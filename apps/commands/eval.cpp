@@ -1,5 +1,6 @@
 // lacuna eval: evaluates a checkpoint, or a folder with a model.
 #include "apps/command.h"
+#include "apps/commands/class_masks.h"
 #include "apps/commands/opened_model.h"
 #include "apps/config/assignment.h"
 #include "apps/config/configuration_options.h"
@@ -181,7 +182,7 @@ class Eval {
     const bool has_figures = figures && figures->samples() > 0;
     if (has_figures) {
       json[figures->key()] = figures->json(origin);
-      if (point && overrides.empty()) write_classes(*point, experiment, dataset, evaluated, *figures, json);
+      if (point && overrides.empty()) write_classes(*point, experiment, *model, dataset, evaluated, *figures, json);
     }
     json["samples_per_second"] = rate;
     json["evaluation_peak"] = ledger(device).peak();
@@ -243,7 +244,7 @@ class Eval {
   }
 
   /// Writes the figures for the run's page, with pictures of the worst samples.
-  static void write_classes(const CheckpointPath& point, Experiment experiment, const DatasetPtr& dataset,
+  static void write_classes(const CheckpointPath& point, Experiment experiment, Model& model, const DatasetPtr& dataset,
                             const std::vector<std::int64_t>& samples, const Figures& figures,
                             const nlohmann::ordered_json& evaluated) {
     nlohmann::ordered_json json{{"weights", evaluated["weights"]},
@@ -259,9 +260,12 @@ class Eval {
       Sample sample;
       for (std::size_t i = 0; i < worst.size(); ++i) {
         const Batch batch = single.read(0, samples[static_cast<std::size_t>(worst[i])], single.allocate(), sample);
-        json[figures.key()]["worst"][i]["image"] =
-            picture_address(batch[find_images(single.info().fields)->name], 0, experiment.data.images.mean,
-                            experiment.data.images.deviation);
+        const Tensor picture = picture_of(batch[find_images(single.info().fields)->name], 0,
+                                          experiment.data.images.mean, experiment.data.images.deviation);
+        nlohmann::ordered_json& one = json[figures.key()]["worst"][i];
+        one["image"] = picture_address(picture);
+        if (const SampleField* const mask = find_field(single.info().fields, FieldKind::mask))
+          add_masks(one, model, batch, *mask, picture);
       }
     }
     try {

@@ -177,22 +177,38 @@ std::unique_ptr<Task> OpenedModel::task(const Vocabulary& vocabulary) const {
 
 bool OpenedModel::reads_images() const { return image_channels(model->inputs()) > 0; }
 
+namespace {
+
+/// The configuration of an evaluation, as far as images go.
+Configuration evaluation_of(const OpenedModel& opened) {
+  const Shape& shape = opened.model->inputs().front().shape;
+  Configuration evaluation;
+  evaluation.model.name = opened.folder.model;
+  take_images(evaluation, {}, opened.folder.images, shape.back());
+  TransformOptions& images = evaluation.data.images;
+  Problems problems;
+  for (const Field& field : TransformOptions::fields())
+    if (const Tree* const value = value_of(opened.configuration, "data", field.name); value && field.use == Use::any)
+      read_field(field, field.name, *value, &images, problems);
+  problems.refuse_if_any();
+  images.image_size = {shape[0], shape[1]};
+  return evaluation;
+}
+
+}  // namespace
+
+TransformOptions OpenedModel::image_options() const {
+  TransformOptions images = evaluation_of(*this).data.images;
+  if (images.interpolation == Interpolation::random) images.interpolation = Interpolation::bicubic;
+  return images;
+}
+
 std::unique_ptr<const InputReader> OpenedModel::reader(std::int64_t max_length) const {
   const SampleField& input = model->inputs().front();
   const std::int64_t size = input.shape.front();
-  if (reads_images()) {
-    Configuration evaluation;
-    evaluation.model.name = folder.model;
-    take_images(evaluation, {}, folder.images, input.shape.back());
-    TransformOptions& images = evaluation.data.images;
-    Problems problems;
-    for (const Field& field : TransformOptions::fields())
-      if (const Tree* const value = value_of(configuration, "data", field.name); value && field.use == Use::any)
-        read_field(field, field.name, *value, &images, problems);
-    problems.refuse_if_any();
-    images.image_size = {size, input.shape[1]};
-    return image_inputs(evaluation_transforms(evaluation, {.name = folder.model, .fields = encoded_image_fields()}));
-  }
+  if (reads_images())
+    return image_inputs(
+        evaluation_transforms(evaluation_of(*this), {.name = folder.model, .fields = encoded_image_fields()}));
   if (input.collation == Collation::stacked)
     reject("{}: predict makes inputs of images and texts, and the model takes {}", weights.string(), input.name);
   if (max_length > size) reject("--max-length: expected at most {}, as the model takes, got {}", size, max_length);

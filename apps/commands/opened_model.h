@@ -6,6 +6,7 @@
 #include "apps/train/setup.h"
 #include "core/tree.h"
 #include "data/dataset.h"
+#include "data/transforms.h"
 #include "models/folders/folder.h"
 
 #include <nlohmann/json_fwd.hpp>
@@ -38,6 +39,8 @@ struct OpenedModel {
   /// Makes the model's inputs of single images, prepared as in evaluation, or of texts, cut off after `max_length`
   /// tokens; 0: as many as the model takes.
   std::unique_ptr<const InputReader> reader(std::int64_t max_length) const;
+  /// How images are prepared as in evaluation, where it takes images.
+  TransformOptions image_options() const;
   /// Whether it makes them of images.
   bool reads_images() const;
 };

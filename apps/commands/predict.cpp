@@ -1,5 +1,6 @@
 // lacuna predict: predictions of a trained model for texts or images.
 #include "apps/command.h"
+#include "apps/commands/class_masks.h"
 #include "apps/commands/continuation.h"
 #include "apps/commands/opened_model.h"
 #include "apps/config/resolve.h"
@@ -333,9 +334,18 @@ class Predict {
                    "tokens of a text at most, the rest is cut off; 0: as many as the model takes")
         ->type_name("N")
         ->check(CLI::Range(0, 1 << 20));
+    app.add_option("--out", masks_.folder, "segmentation: folder for a mask of each image, a PNG of its classes")
+        ->type_name("FOLDER");
+    app.add_flag("--overlay", masks_.overlays, "with --out: the image under its classes, too");
+    app.add_flag("--add-one", masks_.add_one,
+                 "with --out: class k has the value k + 1, where 0 counts for nothing, as in ADE20K");
+    auto* const windows = app.add_flag("--windows", windows_,
+                                       "segmentation: show the model overlapping parts of an image at its own shape");
+    app.add_flag("--whole", whole_, "segmentation: show the model the whole image at once")->excludes(windows);
     app.footer(
         "Writes a line for each input, with what the model's task predicts: classes and probabilities, a value, an "
-        "embedding, a label of each token. A language model goes on with each text, as `lacuna generate` does.");
+        "embedding, a label of each token, the shares of pixels of each class. A language model goes on with each "
+        "text, as `lacuna generate` does.");
   }
 
   ExitCode operator()() {
@@ -358,6 +368,10 @@ class Predict {
 
     const std::unique_ptr<const InputReader> reader = opened.reader(max_length_);
     const std::unique_ptr<Task> task = opened.task(reader->vocabulary());
+    const bool gives_masks = find_field(task->targets(), FieldKind::mask) != nullptr;
+    if (!gives_masks && (!masks_.folder.empty() || masks_.overlays || masks_.add_one || windows_ || whole_))
+      reject("{}: is no model of segmentation: expected no --out, --overlay, --add-one, --windows or --whole", from_);
+    if (gives_masks) return predict_masks(opened);
     constexpr std::size_t most_samples = 16;
     std::vector<Sample> samples(most_samples);
     std::vector<Input> batch;
@@ -412,6 +426,39 @@ class Predict {
       print_error(fmt::format("lacuna: {}\n", error.what()));
       ++unread_;
     };
+  }
+
+  /// The masks of images.
+  ExitCode predict_masks(const OpenedModel& opened) {
+    if (masks_.folder.empty() && (masks_.overlays || masks_.add_one))
+      reject("--overlay and --add-one: expected --out with a folder for the files");
+    if (windows_) masks_.showing = Showing::windows;
+    if (whole_) masks_.showing = Showing::fit;
+    ClassMasks masks(opened, masks_);
+    const auto take = [&](const Input& input) {
+      stop_if_host_wants();
+      ordered_json found;
+      if (!try_to_read(input, [&] { found = masks.predict(input.name, input.read()); })) return;
+      if (!print_output(json_ ? line_of(input, "image", found) : fmt::format("{}: {}\n", input.name, in_words(found))))
+        throw ReaderLeft{};
+    };
+    return each_input([&] {
+      if (table_format(file_))
+        each_picture_row(file_, columns_.empty() ? "" : columns_.front(), opened.configuration, take, say_unread());
+      else
+        each_image(inputs_, take);
+    });
+  }
+
+  /// As `road 0.4120, sky 0.3000; masks/a.png`.
+  std::string in_words(const ordered_json& found) const {
+    std::vector<std::string> words;
+    const std::size_t most = static_cast<std::size_t>(top_);
+    for (std::size_t i = 0; i < std::min(most, found["classes"].size()); ++i)
+      words.push_back(
+          fmt::format("{} {:.4f}", found["classes"][i].get<std::string>(), found["pixels"][i].get<double>()));
+    const std::string mask = found.contains("mask") ? "; " + found["mask"].get<std::string>() : "";
+    return fmt::format("{}{}", fmt::join(words, ", "), mask);
   }
 
   /// The texts that a language model makes of prompts.
@@ -496,7 +543,8 @@ class Predict {
   std::string from_, base_, file_;
   std::vector<std::string> inputs_, columns_;
   std::int64_t max_length_ = 0, top_ = 0, unread_ = 0;
-  bool pairs_ = false, json_ = false;
+  ClassMaskOptions masks_;
+  bool pairs_ = false, json_ = false, windows_ = false, whole_ = false;
 };
 
 const RegisterCommand predict(22, "predict", "print a trained model's predictions for images or texts",

@@ -5,6 +5,7 @@
 #include "apps/report/text_sheet.h"
 #include "core/error.h"
 #include "data/encoded_images.h"
+#include "data/segmentation/palette.h"
 
 #include <algorithm>
 #include <numeric>
@@ -37,6 +38,13 @@ std::string label_of(const Tensor& labels, std::int64_t row, const std::vector<s
   return text;
 }
 
+/// A picture u8 [H, W, 3] under the classes of its pixels, of row `row` of `masks` [N, H, W].
+std::string covered(const Tensor& picture, const Tensor& masks, std::int64_t row, const SampleField& field) {
+  const Shape& shape = masks.shape();
+  return picture_address(overlay(picture, masks.leading(row, row + 1).reshape({shape[1], shape[2]}),
+                                 static_cast<std::int64_t>(field.padding)));
+}
+
 /// Images of the first batch of each of the first epochs.
 std::string image_samples(const Experiment& experiment, const DatasetPtr& dataset) {
   if (image_channels(dataset->info().fields) != 3)
@@ -54,10 +62,14 @@ std::string image_samples(const Experiment& experiment, const DatasetPtr& datase
     const Tensor& images = batch[find_images(batches.info().fields)->name];
     page += fmt::format("<h2>Epoch {}, first batch: {} images of {}×{} pixels</h2>\n<div>\n", epoch + 1, batch.samples,
                         images.shape()[1], images.shape()[2]);
-    for (std::int64_t row = 0; row < std::min(most_images, batch.samples); ++row)
-      page += fmt::format("<figure><img alt=\"\" src=\"{}\"><figcaption>{}</figcaption></figure>\n",
-                          picture_address(images, row, experiment.data.images.mean, experiment.data.images.deviation),
-                          for_html(label_of(batch[target->name], row, classes)));
+    for (std::int64_t row = 0; row < std::min(most_images, batch.samples); ++row) {
+      const Tensor picture = picture_of(images, row, experiment.data.images.mean, experiment.data.images.deviation);
+      page += fmt::format("<figure><img alt=\"\" src=\"{}\">", picture_address(picture));
+      page += target->kind == FieldKind::mask
+                  ? fmt::format("<img alt=\"\" src=\"{}\">", covered(picture, batch[target->name], row, *target))
+                  : fmt::format("<figcaption>{}</figcaption>", for_html(label_of(batch[target->name], row, classes)));
+      page += "</figure>\n";
+    }
     page += "</div>\n";
   }
   return page;

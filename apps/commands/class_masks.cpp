@@ -1,0 +1,164 @@
+#include "apps/commands/class_masks.h"
+
+#include "apps/output/picture.h"
+#include "autograd/tape.h"
+#include "core/error.h"
+#include "data/encoded_images.h"
+#include "data/images/view.h"
+#include "data/segmentation/palette.h"
+#include "models/prediction.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <utility>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The whole image in some size, at the top left of what is shown.
+class WholeView final : public ViewTransform {
+ public:
+  WholeView(ViewOptions options, ImageSize size) : ViewTransform(std::move(options)), size_(size) {}
+  View view(std::int64_t height, std::int64_t width, SampleRandom&) const override {
+    return {.box = {.height = height, .width = width}, .height = size_.height, .width = size_.width};
+  }
+
+ private:
+  ImageSize size_;
+};
+
+Showing usual_showing(const std::string& crop_mode) {
+  if (crop_mode == "squash") return Showing::squash;
+  return crop_mode == "border" ? Showing::fit : Showing::windows;
+}
+
+/// Copies a window [height, width, C] of pixels f32 [H, W, C].
+void copy_window(const Tensor& pixels, const Window& window, const Tensor& out) {
+  const std::int64_t channels = pixels.shape()[2], width = out.shape()[1];
+  for (std::int64_t y = 0; y < out.shape()[0]; ++y)
+    std::copy_n(pixels.data<const float>() + ((window.top + y) * pixels.shape()[1] + window.left) * channels,
+                width * channels, out.data<float>() + y * width * channels);
+}
+
+/// The logits f32 [windows, h, w, C] of the parts of pixels f32 [H, W, C].
+Tensor logits_of(Model& model, const Tensor& pixels, const Shown& shown) {
+  constexpr std::int64_t most = 4;  // at once
+  const std::int64_t windows = std::ssize(shown.windows), channels = pixels.shape()[2];
+  const NoGrad no_grad;
+  Tensor all;
+  for (std::int64_t first = 0; first < windows; first += most) {
+    const std::int64_t count = std::min(most, windows - first);
+    Batch batch;
+    batch.samples = count;
+    Tensor images =
+        Tensor::empty({count, shown.model.height, shown.model.width, channels}, DType::f32, Device::cpu, Purpose::data);
+    for (std::int64_t i = 0; i < count; ++i)
+      copy_window(pixels, shown.windows[static_cast<std::size_t>(first + i)],
+                  images.leading(i, i + 1).reshape({shown.model.height, shown.model.width, channels}));
+    batch.set(model.inputs().front().name, std::move(images));
+    const Tensor logits =
+        on_device(model.forward(std::move(batch)).take("logits").tensor(), Device::cpu).to(DType::f32);
+    const Shape& shape = logits.shape();
+    expect(shape.rank() == 4, "expected logits [N, h, w, C], got {}", shape);
+    if (!all.defined())
+      all = Tensor::empty({windows, shape[1], shape[2], shape[3]}, DType::f32, Device::cpu, Purpose::data);
+    all.leading(first, first + count).copy_from(logits);
+  }
+  return all;
+}
+
+/// Names and shares of the classes, the largest first.
+std::vector<std::pair<std::string, double>> shares_of(const Tensor& classes, const std::vector<std::string>& names) {
+  std::map<std::int64_t, std::int64_t> counts;
+  for (const double value : classes.to_vector()) ++counts[static_cast<std::int64_t>(value)];
+  std::vector<std::pair<std::string, double>> shares;
+  for (const auto& [number, count] : counts)
+    shares.emplace_back(class_name(names, number), static_cast<double>(count) / static_cast<double>(classes.count()));
+  std::ranges::stable_sort(shares, std::greater{}, &std::pair<std::string, double>::second);
+  return shares;
+}
+
+}  // namespace
+
+ClassMasks::ClassMasks(const OpenedModel& model, ClassMaskOptions options)
+    : model_(model), options_(std::move(options)), images_(model.image_options()) {
+  if (!options_.folder.empty()) fs::create_directories(options_.folder);
+}
+
+fs::path ClassMasks::path_of(const std::string& name, std::string_view ending) {
+  fs::path path = options_.folder / (fs::path(name).stem().native() + std::string(ending));
+  if (!written_.insert(path).second) reject("{}: another image has the mask {}", name, path.native());
+  return path;
+}
+
+nlohmann::ordered_json ClassMasks::predict(const std::string& name, const std::string& bytes) {
+  const std::span file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  const DecodeOptions decode{.apply_exif = images_.exif == ExifUse::apply,
+                             .scale_grey = images_.grey16 == WideGrey::scale};
+  const SampleField& input = model_.model->inputs().front();
+  const auto header = open_image(file, decode);
+  const Shown shown({header->height(), header->width()}, {input.shape[0], input.shape[1]},
+                    options_.showing.value_or(usual_showing(images_.crop_mode)));
+  const std::vector<float> mean(images_.mean.begin(), images_.mean.end()),
+      deviation(images_.deviation.begin(), images_.deviation.end());
+  ViewOptions view{.size = shown.windows.size() == 1 ? shown.model : shown.resized,
+                   .channels = input.shape[2],
+                   .interpolation = images_.interpolation,
+                   .decode = decode};
+  for (const float value : mean) view.fill.push_back(static_cast<std::uint8_t>(std::nearbyint(255 * value)));
+  const SampleFields fields = {*find_images(encoded_image_fields())};
+  Sample sample;
+  sample.begin(0);
+  Tensor encoded = sample.make(fields.front().name, {std::ssize(bytes)}, DType::u8);
+  std::ranges::copy(file, encoded.data<std::uint8_t>());
+  sample.set(fields.front().name, std::move(encoded));
+  SampleRandom random(0, 0, 0);
+  apply({std::make_shared<WholeView>(std::move(view), shown.resized), std::make_shared<Normalize>(mean, deviation)},
+        fields, sample, random);
+  const Tensor logits = logits_of(*model_.model, sample[fields.front().name], shown);
+  const std::span values(logits.data<const float>(), static_cast<std::size_t>(logits.count()));
+  if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
+    fail("{}: the model's output is not finite", name);
+  const Tensor classes = class_map(shown, logits);
+  nlohmann::ordered_json found;
+  if (!options_.folder.empty()) {
+    const fs::path mask = path_of(name, ".png");
+    write_classes(mask, classes, options_.add_one ? 1 : 0);
+    found["mask"] = mask.native();
+    if (options_.overlays) {
+      const fs::path path = path_of(name, "_overlay.png");
+      write_png(path, overlay(decode_image(file, decode), classes));
+      found["overlay"] = path.native();
+    }
+  }
+  found["classes"] = nlohmann::ordered_json::array();
+  found["pixels"] = nlohmann::ordered_json::array();
+  for (const auto& [of, share] : shares_of(classes, model_.folder.labels)) {
+    found["classes"].push_back(of);
+    found["pixels"].push_back(share);
+  }
+  return found;
+}
+
+void add_masks(nlohmann::ordered_json& sample, Model& model, const Batch& batch, const SampleField& mask,
+               const Tensor& picture) {
+  const Tensor labels = batch[mask.name];
+  const ImageSize size(labels.shape()[1], labels.shape()[2]);
+  sample["mask"] = picture_address(
+      overlay(picture, labels.reshape({size.height, size.width}), static_cast<std::int64_t>(mask.padding)));
+  const std::string& name = model.inputs().front().name;
+  Batch images;
+  images.samples = 1;
+  images.set(name, batch[name]);
+  const NoGrad no_grad;
+  const Tensor logits = on_device(model.forward(std::move(images)).take("logits").tensor(), Device::cpu).to(DType::f32);
+  sample["prediction"] = picture_address(overlay(picture, class_map(Shown(size, size, Showing::squash), logits)));
+}
+
+}  // namespace lacuna::apps

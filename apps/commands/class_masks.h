@@ -1,0 +1,45 @@
+// Masks that a segmentation model predicts for images: files of classes, and overlays.
+#pragma once
+
+#include "apps/commands/opened_model.h"
+#include "models/segmentation/class_map.h"
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+
+namespace lacuna::apps {
+
+struct ClassMaskOptions {
+  std::filesystem::path folder{};  // for the files; empty: none are written
+  bool overlays = false;
+  bool add_one = false;              // class 0 has the value 1
+  std::optional<Showing> showing{};  // nothing: as evaluations show images
+};
+
+class ClassMasks {
+ public:
+  /// Makes the folder.
+  ClassMasks(const OpenedModel& model, ClassMaskOptions options);
+
+  /// Predicts the class of each pixel of an image file, in its own size, and writes its mask: `mask`, `overlay` (paths
+  /// of what is written), `classes` and their shares of the `pixels`, the largest first.
+  nlohmann::ordered_json predict(const std::string& name, const std::string& bytes);
+
+ private:
+  /// A path in the folder that no other image has.
+  std::filesystem::path path_of(const std::string& name, std::string_view ending);
+
+  const OpenedModel& model_;
+  ClassMaskOptions options_;
+  TransformOptions images_;
+  std::set<std::filesystem::path> written_;
+};
+
+/// Adds `mask` and `prediction` to a sample of figures: pictures of its image u8 [H, W, 3] under the labels of its
+/// pixels and under those that the model predicts. `batch` has this sample alone.
+void add_masks(nlohmann::ordered_json& sample, Model& model, const Batch& batch, const SampleField& mask,
+               const Tensor& picture);
+
+}  // namespace lacuna::apps

@@ -509,17 +509,22 @@ const RegisterKernel cpu_sum_bias{attention_sum_bias, DeviceKind::cpu, sum_bias}
 
 namespace {
 /// In a plan for cuda.
-bool is_plain(const AttentionArguments& a) {
-  return !a.bias.defined() && !a.key_lengths.defined() && a.dropout == 0 && a.sequences == nullptr;
-}
 DenseExtents extents_of(const AttentionArguments& a) {
   return {a.samples, a.heads, a.heads, a.queries, a.keys, a.head_dim};
 }
 }  // namespace
 
+bool has_dense_form(const AttentionArguments& a) {
+  if (a.bias.defined() || a.key_lengths.defined() || a.dropout > 0) return false;
+  if (a.sequences == nullptr) return true;
+  for (std::int64_t i = a.first; i < a.first + a.samples; ++i)
+    if (a.sequences->length(i) != a.keys || a.sequences->end(i) - a.sequences->begin(i) != a.keys) return false;
+  return true;
+}
+
 std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype, Device device, Tensor& log_sums) {
   if (computes_on_cuda(device)) {
-    if (is_plain(a)) log_sums = take_dense_forward_memory(extents_of(a), dtype, device);
+    if (has_dense_form(a)) log_sums = take_dense_forward_memory(extents_of(a), dtype, device);
     return 0;
   }
   return tile::with_factors(
@@ -527,7 +532,7 @@ std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtyp
 }
 std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype, Device device) {
   if (computes_on_cuda(device)) {
-    if (is_plain(a)) take_dense_backward_memory(extents_of(a), a.y, a.log_sums, dtype, device);
+    if (has_dense_form(a)) take_dense_backward_memory(extents_of(a), a.y, a.log_sums, dtype, device);
     return 0;
   }
   return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {

@@ -78,7 +78,7 @@ cuda::AttentionProblem problem_of(const AttentionArguments& a, const DeviceSeque
 
 /// Whether cuDNN computes it: there is nothing beside q, k and v.
 std::optional<DenseArguments> dense(const AttentionArguments& a) {
-  if (a.bias.defined() || a.key_lengths.defined() || a.dropout > 0 || a.sequences != nullptr) return std::nullopt;
+  if (!has_dense_form(a)) return std::nullopt;
   return DenseArguments{.samples = a.samples,
                         .heads = a.heads,
                         .kv_heads = a.heads,

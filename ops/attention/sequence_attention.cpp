@@ -5,7 +5,9 @@
 #include "ops/attention/causal_attention.h"
 #include "ops/operand.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace lacuna {
 namespace {
@@ -86,11 +88,8 @@ std::int64_t SequenceAttention::macs(std::span<const Shape> inputs, const Shape&
   return 2 * pairs * inputs[k].back();  // q·k, and p·v
 }
 
-Tensor SequenceAttention::forward(std::span<const Tensor> inputs) const {
-  if (window != 0) {
-    std::vector<Tensor> unused;
-    return within_window(*this).forward(inputs, unused);
-  }
+Tensor SequenceAttention::forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const {
+  if (window != 0) return within_window(*this).forward(inputs, extra_outputs);
   const Tensor& query = inputs[q];
   AttentionArguments a = arguments_of(*this, query.shape(), inputs[k].shape(), inputs[v].shape());
   expect(inputs[k].dtype() == query.dtype() && inputs[v].dtype() == query.dtype(),
@@ -100,10 +99,11 @@ Tensor SequenceAttention::forward(std::span<const Tensor> inputs) const {
   a.k = {inputs[k]};
   a.v = {inputs[v]};
   Tensor y = empty_like(query);
-  Tensor unused;
-  const Tensor workspace = workspace_for(attention_forward_workspace(a, query.dtype(), query.device(), unused),
-                                         query.dtype(), query.device());
-  attention_forward(query.device(), a, y, unused, workspace);
+  Tensor sums;
+  const Tensor workspace =
+      workspace_for(attention_forward_workspace(a, query.dtype(), query.device(), sums), query.dtype(), query.device());
+  attention_forward(query.device(), a, y, sums, workspace);
+  if (sums.defined()) extra_outputs.push_back(std::move(sums));
   return y;
 }
 
@@ -113,12 +113,15 @@ void SequenceAttention::backward(const Tensor& dy, const Saved<SequenceAttention
   const Operand values = reads_v ? saved.get<input(v)>() : Operand();
   if (window != 0) return causal_gradients(within_window(*this), dy, {.q = asked, .k = keys, .v = values}, grads);
   AttentionArguments whole = arguments_of(*this, asked.shape(), keys.shape(), keys.shape());
+  whole.y = kept_or_none<output>(saved);
+  whole.log_sums = kept_or_none<extra_output(log_sums)>(saved);
   for (const int i : {q, k, v})
     if (grads.wanted(i)) grads[i] = Tensor::empty(i == q ? asked.shape() : keys.shape(), dy.dtype(), dy.device());
   const Tensor workspace =
       workspace_for(attention_backward_workspace(whole, dy.dtype(), dy.device()), dy.dtype(), dy.device());
-  std::int64_t decoded = std::min(asked.block_rows(), keys.block_rows());
-  if (reads_v) decoded = std::min(decoded, values.block_rows());
+  std::int64_t decoded = keys.shape().rows();  // at a time: all, unless an operand is not kept
+  for (const Operand* const one : {&asked, &keys, &values})
+    if (one->defined() && one->as<KeptForm>() == nullptr) decoded = std::min(decoded, one->block_rows());
   const auto query_row = [&](std::int64_t sample) {
     return queries == 0 ? (sample < sequences->count() ? sequences->begin(sample) : sequences->rows())
                         : sample * queries;
@@ -133,6 +136,8 @@ void SequenceAttention::backward(const Tensor& dy, const Saved<SequenceAttention
     a.q = {asked.rows(query_begin, query_end)};
     a.k = {keys.rows(key_begin, key_end)};
     if (reads_v) a.v = {values.rows(key_begin, key_end)};
+    if (whole.y.defined()) a.y = whole.y.row_range(query_begin, query_end);
+    if (whole.log_sums.defined()) a.log_sums = whole.log_sums.leading(first, last);
     const auto part = [&](int i, std::int64_t begin, std::int64_t end) -> TokenColumns {
       if (!grads.wanted(i)) return {};
       return {grads[i].row_range(begin, end)};

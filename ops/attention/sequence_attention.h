@@ -19,6 +19,7 @@ namespace lacuna {
 /// constant of the model, not below the longest sequence, so that batches of any composition draw the same mask.
 struct SequenceAttention {
   enum Input { q, k, v };
+  enum ExtraOutput { log_sums };  // as Attention's; without a window
   std::int64_t heads = 1;
   SequencesPtr sequences;
   std::int64_t queries = 0;
@@ -32,10 +33,12 @@ struct SequenceAttention {
   static constexpr std::array saves{
       Save{.from = input(q), .need = Need::value, .for_grad_of = {q, k, v}, .groups = Groups::head},
       Save{.from = input(k), .need = Need::value, .for_grad_of = {q, k, v}, .groups = Groups::head},
-      Save{.from = input(v), .need = Need::value, .for_grad_of = {q, k}, .groups = Groups::head}};
+      Save{.from = input(v), .need = Need::value, .for_grad_of = {q, k}, .groups = Groups::head},
+      Save{.from = extra_output(log_sums), .need = Need::exact, .for_grad_of = {q, k, v}, .when = When::lossless},
+      Save{.from = output, .need = Need::value, .for_grad_of = {q, k, v}, .when = When::held}};
   static constexpr InputSet matmul_operands{q, k, v};
   std::int64_t macs(std::span<const Shape> inputs, const Shape& y) const;
-  Tensor forward(std::span<const Tensor> inputs) const;
+  Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
   void backward(const Tensor& dy, const Saved<SequenceAttention>& saved, Grads& grads) const;
 };
 

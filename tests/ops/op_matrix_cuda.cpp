@@ -101,7 +101,8 @@ TEST_CASE(
     ~WithoutCudnn() { uses_cudnn() = true; }
   };
   const WithoutCudnn without;
-  const std::set<std::string_view> of_cudnn{"conv2d", "attention", "cross_attention"};
+  const std::set<std::string_view> of_cudnn{"conv2d", "attention", "cross_attention", "sequence_attention",
+                                            "causal_attention"};
   for_each_case_on_cuda([&](const OpSample& sample, DType dtype, const std::vector<Tensor>& inputs) {
     const Operation& op = *sample.op;
     if (!of_cudnn.contains(op.name()) || dtype == DType::f32) return;  // in f32 they compute anyway

@@ -59,6 +59,9 @@ OpSample attention(std::string name, SequenceAttention op, std::int64_t width) {
 }
 const RegisterSample attentions[] = {
     RegisterSample(attention("sequence_attention", {.heads = 2, .sequences = packed({0, 7, 8, 21})}, 18)),
+    RegisterSample(attention("sequence_attention of one length", {.heads = 2, .sequences = packed({0, 5, 10})}, 16)),
+    RegisterSample(attention("sequence_attention of one length, one query",
+                             {.heads = 2, .sequences = packed({0, 5, 10, 15}), .queries = 1}, 16)),
     RegisterSample(attention("sequence_attention, padded", {.heads = 2, .sequences = padded({5, 1, 6}, 7)}, 6)),
     RegisterSample(
         attention("sequence_attention, one query", {.heads = 2, .sequences = packed({0, 7, 8}), .queries = 1}, 6)),

@@ -139,7 +139,8 @@ TEST_CASE(
   op.window = 7;
   CHECK(apart() > 1e-3);
   op.queries = 1;
-  CHECK_THROWS_WITH_AS(op.forward(inputs), doctest::Contains("`queries` 1"), Error);
+  std::vector<Tensor> extra_outputs;
+  CHECK_THROWS_WITH_AS(op.forward(inputs, extra_outputs), doctest::Contains("`queries` 1"), Error);
 }
 
 TEST_CASE("sequences: dropout of packed tokens is that of a padded batch") {
@@ -215,8 +216,8 @@ TEST_CASE("sequences: linear and cross entropy in one op are the two ops, withou
     tape.backward(std::move(loss));
     return leaf.grad();
   };
-  CHECK(relative_error(gradient(FrozenLinearCrossEntropy{{.soft_cap = 2}}), gradient(LinearCrossEntropy{.soft_cap = 2})) <
-        1e-12);
+  CHECK(relative_error(gradient(FrozenLinearCrossEntropy{{.soft_cap = 2}}),
+                       gradient(LinearCrossEntropy{.soft_cap = 2})) < 1e-12);
   CHECK_THROWS_AS(apply(LinearCrossEntropy{}, Variable(x), Variable(w), Variable(b), labels({3, 0, 1, 11, 1, 1})),
                   Error);
 }

@@ -11,22 +11,22 @@ namespace lacuna {
 namespace {
 
 /// Places of a grid of `count` points that surround a position, and the second one's share.
-struct Between {
+struct Weighted {
   std::int64_t first, second;
   float share;
 };
 
-Between between(double position, std::int64_t count) {
+Weighted weights_of(double position, std::int64_t count) {
   const double at = std::max(position, 0.0);
   const auto first = std::min(static_cast<std::int64_t>(at), count - 1);
   return {first, std::min(first + 1, count - 1), static_cast<float>(at - static_cast<double>(first))};
 }
 
 /// Positions of `targets` points, each `scale` points of a grid apart.
-std::vector<Between> positions(std::int64_t targets, double scale, std::int64_t count) {
-  std::vector<Between> all;
+std::vector<Weighted> positions(std::int64_t targets, double scale, std::int64_t count) {
+  std::vector<Weighted> all;
   for (std::int64_t i = 0; i < targets; ++i)
-    all.push_back(between((static_cast<double>(i) + 0.5) * scale - 0.5, count));
+    all.push_back(weights_of((static_cast<double>(i) + 0.5) * scale - 0.5, count));
   return all;
 }
 
@@ -72,13 +72,13 @@ class MeanRows {
     for (std::size_t n = 0; n < shown_.windows.size(); ++n) {
       const Window& window = shown_.windows[n];
       if (y < window.top || y >= window.top + shown_.model.height) continue;
-      const Between& rows = rows_[static_cast<std::size_t>(y - window.top)];
+      const Weighted& rows = rows_[static_cast<std::size_t>(y - window.top)];
       const float* const from = logits_.data<const float>() + static_cast<std::int64_t>(n) * height * width * classes;
       const float *const upper = from + rows.first * width * classes, *const lower =
                                                                           from + rows.second * width * classes;
       parallel_for(shown_.model.width, 64, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t x = begin; x < end; ++x) {
-          const Between& at = columns_[static_cast<std::size_t>(x)];
+          const Weighted& at = columns_[static_cast<std::size_t>(x)];
           float* const to = kept.values.data() + (window.left + x) * classes;
           counts[static_cast<std::size_t>(window.left + x)] += 1;
           for (std::int64_t c = 0; c < classes; ++c) {
@@ -96,17 +96,17 @@ class MeanRows {
 
   const Shown& shown_;
   const Tensor& logits_;
-  std::vector<Between> rows_, columns_;  // of a window in its logits
+  std::vector<Weighted> rows_, columns_;  // of a window in its logits
   std::array<Kept, 2> kept_{};
 };
 
 /// Writes the largest class of each of a row's pixels.
 template <class T>
-void largest(const float* upper, const float* lower, float share, const std::vector<Between>& columns,
+void largest(const float* upper, const float* lower, float share, const std::vector<Weighted>& columns,
              std::int64_t classes, T* out) {
   parallel_for(std::ssize(columns), 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t x = begin; x < end; ++x) {
-      const Between& at = columns[static_cast<std::size_t>(x)];
+      const Weighted& at = columns[static_cast<std::size_t>(x)];
       const float *const a = upper + at.first * classes, *const b = upper + at.second * classes,
                          *const c = lower + at.first * classes, *const d = lower + at.second * classes;
       float most = 0;
@@ -151,7 +151,7 @@ Tensor class_map(const Shown& shown, const Tensor& logits) {
   // The grid that is resized to the image: the logits of the one window, of which the image may be a part, or means.
   const ImageSize grid = is_one ? ImageSize(logits.shape()[1], logits.shape()[2]) : shown.resized;
   const ImageSize& whole = is_one ? shown.model : shown.resized;  // in pixels
-  const std::vector<Between> rows = positions(
+  const std::vector<Weighted> rows = positions(
                                  shown.image.height,
                                  ratio(shown.resized.height, shown.image.height) * ratio(grid.height, whole.height),
                                  grid.height),
@@ -164,7 +164,7 @@ Tensor class_map(const Shown& shown, const Tensor& logits) {
     return is_one ? logits.data<const float>() + y * grid.width * classes : means.row(y);
   };
   for (std::int64_t y = 0; y < shown.image.height; ++y) {
-    const Between& at = rows[static_cast<std::size_t>(y)];
+    const Weighted& at = rows[static_cast<std::size_t>(y)];
     const float *const upper = row(at.first), *const lower = row(at.second);
     if (out.dtype() == DType::u8)
       largest(upper, lower, at.share, columns, classes, out.data<std::uint8_t>() + y * shown.image.width);

@@ -5,10 +5,8 @@ namespace lacuna {
 
 Hold decide_exactly(const SavedTensorInfo& info) {
   constexpr int longest_chain = 3;  // a longer one saves little more and makes backward hold all its links at once
-  const bool is_cheap = info.can_rematerialize && info.chain <= longest_chain;
-  // A dropped tensor could not be a link of a chain: a ReLU's output that is resized and read then.
-  if (info.optional && (!is_cheap || info.results_unread)) return {.kind = Hold::drop};
-  if (is_cheap) return {.kind = Hold::rematerialize};
+  if (info.optional) return {.kind = Hold::drop};
+  if (info.can_rematerialize && info.chain <= longest_chain) return {.kind = Hold::rematerialize};
   return {.kind = info.need == Need::sign ? Hold::sign_mask : Hold::keep};
 }
 

@@ -5,6 +5,7 @@
 #include "apps/config/schema.h"
 #include "data/augment/augment.h"
 #include "data/encoded_images.h"
+#include "data/geometry.h"
 #include "models/registry.h"
 #include "models/task.h"
 #include "models/trainer.h"
@@ -253,7 +254,8 @@ void check_task(const Experiment& c, const Tree& root, Problems& problems) {
                    ? ""
                    : "; data.separate=true reads a pair as two texts, each by itself");
       const SampleField& field = field_of(data.fields, target.name);
-      const bool one_length = target.collation == Collation::stacked;
+      // Masks get the size of the images that the model takes.
+      const bool one_length = target.collation == Collation::stacked && !follows_pixels(target.kind);
       if (field.dtype != target.dtype || (one_length && !(field.shape == target.shape)))
         reject("task {}: expected a data set with {} {} {}, and {} has {} {}{}", c.task.name, target.name,
                name_of(target.dtype), target.shape, c.data.name, name_of(field.dtype), field.shape,

@@ -88,7 +88,15 @@ std::optional<Tree> hyper_value(const ordered_json& json) {
   if (json.is_string()) return Tree(json.get<std::string>());
   if (json.is_array() && std::ranges::all_of(json, [](const auto& item) { return item.is_number_integer(); }))
     return Tree(json.get<std::vector<std::int64_t>>());
-  return {};
+  if (!json.is_object()) return {};
+  Tree map;
+  map.kind = Tree::Kind::map;
+  for (const auto& [key, value] : json.items()) {
+    std::optional<Tree> known = hyper_value(value);
+    if (!known) return {};
+    map.entries.push_back({key, {}, *std::move(known)});
+  }
+  return map;
 }
 
 ordered_json to_json(const Tree& value) {
@@ -96,6 +104,11 @@ ordered_json to_json(const Tree& value) {
     ordered_json list = ordered_json::array();
     for (const Tree& item : value.items) list.push_back(to_json(item));
     return list;
+  }
+  if (value.kind == Tree::Kind::map) {
+    ordered_json map = ordered_json::object();
+    for (const TreeEntry& entry : value.entries) map[entry.key] = to_json(entry.value);
+    return map;
   }
   if (const std::optional<bool> flag = flag_in(value)) return *flag;
   const std::optional<double> number = number_in(value);

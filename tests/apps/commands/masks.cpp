@@ -1,4 +1,6 @@
-// Own pictures with masks: what is refused before a run.
+// Own pictures with masks, from the folder to predicted masks, and what is refused before a run.
+#include "data/images/image_reader.h"
+#include "data/segmentation/mask_values.h"
 #include "tests/apps/commands/command_run.h"
 
 #include <doctest/doctest.h>
@@ -48,4 +50,45 @@ TEST_CASE("masks: bad ones end the command with code 2 and one line that names t
   const CommandResult result = run_command(folder, {"train", "model=resnet20", "data=p", "output=r"});
   CHECK(result.code == 2);
   check_says(result.error, "gone.png");
+}
+
+TEST_CASE(
+    "masks: a path alone is trained on, evaluated by class, shown on the page and predicted in the images' own size") {
+  const TemporaryFolder folder(
+      "model: {name: linear_segmenter, image_size: 16, backbone: {name: vit, patch_size: 4, embed_dim: 8, depth: 1, "
+      "num_heads: 2}}\n"
+      "data: {path: p, augment: scale_crop, photometric: true, crop_mode: border, labels: 'a, b, c, d, e'}\n"
+      "train: {epochs: 1, batch_size: 2, threads: 1}\n"
+      "output: {dir: r}\n");
+  put(folder, "image.png", {"p/images/train/1.png", "p/images/train/2.png", "p/images/val/3.png"});
+  put(folder, "grey.png", {"p/masks/train/1.png", "p/masks/train/2.png", "p/masks/val/3.png"});
+  check_says(run(folder, {"train", "-c", "c.yaml"}).out, "mask_folder");
+  const nlohmann::json figures = run(folder, {"eval", "r", "--json", "-"}).json().at("segmentation");
+  CHECK(figures.at("per_class").size() == 5);
+  CHECK(figures.at("per_class").at(2).at("class") == "c");
+  const nlohmann::json worst = read_json(folder / "r/classes.json").at("segmentation").at("worst").at(0);
+  check_says(worst.at("sample").get<std::string>(), "3.png");
+  for (const char* picture : {"image", "mask", "prediction"}) CHECK(!worst.at(picture).get<std::string>().empty());
+  run(folder, {"report", "r"});
+  run(folder, {"report", "--data", "c.yaml"});
+
+  for (const char* how : {"--whole", "--windows"}) {
+    const nlohmann::json line = run(folder, {"predict", "r", "p/images/val/3.png", "--json", "--out",
+                                             std::string("masks") + how, "--overlay", "--add-one", how})
+                                    .json();
+    double pixels = 0;
+    for (const nlohmann::json& share : line.at("pixels")) pixels += share.get<double>();
+    CHECK(pixels == doctest::Approx(1));
+    const std::string mask = read_file(folder / line.at("mask").get<std::string>()),
+                      overlay = read_file(folder / line.at("overlay").get<std::string>());
+    const std::vector<std::uint8_t> values(mask.begin(), mask.end()), colors(overlay.begin(), overlay.end());
+    lacuna::MaskReader reader(values, {});
+    CHECK(reader.height() == 5);
+    CHECK(reader.width() == 7);
+    reader.read([&](const std::uint16_t* row) {
+      for (int x = 0; x < 7; ++x) CHECK((1 <= row[x] && row[x] <= 5));
+    });
+    CHECK(lacuna::decode_image(colors).shape() == lacuna::Shape{5, 7, 3});
+  }
+  CHECK(run_command(folder, {"predict", "r", "p/images/val/3.png", "--overlay"}).code == 2);
 }

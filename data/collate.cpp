@@ -79,15 +79,16 @@ void copy_to_batch(const Sample& sample, const SampleField& field, const Tensor&
 
 namespace {
 
-/// Shifts the edges of each sample by the first of the rows that they number. Edges of the first sample stay untouched:
-/// they may be the data set's own.
+/// Shifts the edges of each sample by the first of the rows that they number.
 template <class Index>
 void shift_edges_of(std::span<const Sample> samples, const SampleField& field,
                     const NamedValues<std::vector<std::int64_t>>& lengths, const Tensor& edges) {
   const std::vector<std::int64_t>* const rows = lengths.find(indexes_of(field));
   expect(rows != nullptr, "`{}`: expected edges between the rows of a packed field of lengths `{}`, got {}", field.name,
          indexes_of(field), lengths.names());
-  auto* value = edges.data<Index>();
+  const auto* value = edges.data<const Index>();
+  // Edges of one sample may be the data set's own, which a step may be reading.
+  auto* shifted = samples.size() > 1 ? edges.data<Index>() : nullptr;
   std::int64_t first = 0;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const std::int64_t count = samples[i][field.name].count();
@@ -95,7 +96,7 @@ void shift_edges_of(std::span<const Sample> samples, const SampleField& field,
       if (*value < 0 || *value >= (*rows)[i])
         reject_sample("sample {}: `{}` names row {}, expected 0 to {}", samples[i].index, field.name, *value,
                       (*rows)[i] - 1);
-      if (first > 0) *value += static_cast<Index>(first);
+      if (shifted != nullptr) *shifted++ += static_cast<Index>(first);
     }
     first += (*rows)[i];
   }

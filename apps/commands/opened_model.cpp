@@ -19,17 +19,17 @@
 #include <utility>
 
 namespace lacuna::apps {
-namespace {
 
-namespace fs = std::filesystem;
-
-/// With the data set of the run.
 Experiment experiment_of(const RunFolder& run) {
   Experiment experiment = read_configuration(run.configuration(), {});
   experiment.memory = {};
   experiment.train.precision = "f32";
   return resolve(std::move(experiment));
 }
+
+namespace {
+
+namespace fs = std::filesystem;
 
 /// Opens a checkpoint of a run, or a folder.
 void open(const fs::path& path, Device device, const fs::path& base, OpenedModel& opened) {

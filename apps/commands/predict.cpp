@@ -350,6 +350,7 @@ class Predict {
 
   ExitCode operator()() {
     const OpenedModel opened = open_model(from_, available_device({}), base_);
+    if (find_field(opened.model->inputs(), FieldKind::edges) != nullptr) return predict_nodes(opened);
     const bool images = opened.reads_images();
     if (!images && top_ > 0) reject("{}: is a model of texts, and --top is for images", from_);
     if (!inputs_.empty() && !file_.empty()) reject("expected texts or --input, got both");
@@ -411,6 +412,27 @@ class Predict {
   }
 
  private:
+  /// A JSON line for each node of the run's graph.
+  ExitCode predict_nodes(const OpenedModel& opened) const {
+    if (!opened.run) reject("{}: expected a run, whose data set has the graph", from_);
+    if (!inputs_.empty() || !file_.empty() || pairs_ || !columns_.empty() || max_length_ > 0)
+      reject("{}: is a model of a graph, which is the run's: expected no inputs", from_);
+    const Experiment past = experiment_of(*opened.run);
+    const auto graph = open_dataset(past.data.name, dataset_options(past, Split::validation));
+    Sample sample;
+    sample.begin(0);
+    graph->read(0, sample);
+    const NoGrad no_grad;
+    std::int64_t node = 0;
+    for (const Prediction& prediction :
+         opened.task()->predict(*opened.model, collate(std::span(&sample, 1), graph->info().fields))) {
+      ordered_json line{{"node", node++}};
+      add_to(line, prediction, top_);
+      if (!print_output(to_line(line) + "\n")) return 0;
+    }
+    return 0;
+  }
+
   /// Runs `f`, which reads the inputs.
   ExitCode each_input(const std::function<void()>& f) const {
     try {

@@ -128,11 +128,16 @@ struct Opened {
 
 Opened opened(std::string_view name, ReadGraph read, const DatasetOptions& options) {
   const auto own = read_options<GraphFileOptions>(fmt::format("data set {}", name), options.settings);
+  if (options.train_size > 0 || options.validation_size > 0)
+    reject("data.train_size, data.validation_size: a graph is one sample; the splits of its nodes say which count");
   const std::string key = fmt::format("{} {} {} {} {}", name, options.path.string(), own.undirected, own.inductive,
                                       static_cast<int>(own.standardize));
   return {own, options.files->get<NodeGraph>(key, [&] {
             const AllocationScope scope({Purpose::data, Label("graph"), {}});
-            return read(options.path, own);
+            auto graph = read(options.path, own);
+            if (own.inductive && !graph->training_edges.degrees.defined())
+              reject("data.inductive: the data set {} has no edges of training alone; graphsaint has", name);
+            return graph;
           })};
 }
 
@@ -142,15 +147,17 @@ DatasetInfo describe_graph(std::string_view name, ReadGraph read, const DatasetO
   const auto [own, graph] = opened(name, read, options);
   const NodeGraphShape shape = shape_of(*graph, options.split, own.evaluated);
   if (shape.counted == 0)
-    reject("{}: expected nodes of the split {} with labels, got none", options.path.string(),
-           name_of_split(options.split == Split::train ? NodeSplit::train : own.evaluated));
+    reject("{}: expected nodes of the split {} with labels, got none{}", options.path.string(),
+           name_of_split(options.split == Split::train ? NodeSplit::train : own.evaluated),
+           options.split == Split::train ? "" : "; data.evaluated=test or train evaluates those");
   return {.name = std::string(name),
           .size = 1,
           .fields = fields_of(shape),
           .classes = graph->classes,
           .description = fmt::format(
-              "{} nodes, {} edges with a loop for each node{}{}; nodes whose labels count: {}", shape.nodes,
-              shape.edges, own.undirected ? ", in both directions" : "",
+              "{} nodes of {} features and {} classes, {} edges with a loop for each node{}{}; nodes whose labels "
+              "count: {}",
+              shape.nodes, shape.features, shape.classes, shape.edges, own.undirected ? ", in both directions" : "",
               graph->edges.dropped > 0 ? fmt::format(", {} given twice left out", graph->edges.dropped) : "",
               shape.counted)};
 }

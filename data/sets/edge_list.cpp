@@ -45,6 +45,9 @@ void for_table(const fs::path& file, std::initializer_list<std::string_view> nee
     if (!columns) {
       columns.emplace(cells, file.string());
       for (const std::string_view name : needed) columns->at(name);
+      if (columns->find("") >= 0)
+        reject("{}: column {} has no name: pandas writes its index so, but for to_csv(index=False)", file.string(),
+               columns->find("") + 1);
       return;
     }
     if (cells.size() != columns->names().size())
@@ -65,15 +68,18 @@ NodeSplit split_of(std::string_view cell, const std::string& file, std::int64_t 
 void name_labels(const std::vector<std::string>& given, const std::string& file, NodeGraph& graph) {
   std::set<std::string> found(given.begin(), given.end());
   found.erase("");
+  const bool says_none = found.erase("-1") > 0;
   std::vector<std::string> names(found.begin(), found.end());
   const bool numbers = std::ranges::all_of(names, [](const std::string& name) {
     return name.size() < 10 && std::ranges::all_of(name, [](char c) { return '0' <= c && c <= '9'; });
   });
+  if (says_none && !numbers)
+    reject("{}: the label -1 beside labels by name: expected an empty one for a node without a class", file);
   if (numbers) std::ranges::sort(names, {}, [](const std::string& name) { return std::stoll(name); });
   std::map<std::string, std::int64_t> number;
   for (const std::string& name : names) number.emplace(name, std::ssize(number));
   std::vector<std::int64_t> labels;
-  for (const std::string& name : given) labels.push_back(name.empty() ? -1 : number.at(name));
+  for (const std::string& name : given) labels.push_back(name.empty() || name == "-1" ? -1 : number.at(name));
   set_labels(labels, file, graph);
   graph.classes = names;
 }
@@ -113,7 +119,8 @@ std::shared_ptr<const NodeGraph> read_edge_list(const fs::path& folder, const Gr
   } else {
     const NumpyArray features = read_npy(array);
     if (features.shape.size() != 2 || features.shape[0] != nodes)
-      reject("{}: expected [{}, features], a row for each line of nodes.csv", features.origin, nodes);
+      reject("{}: expected [{}, features], a row for each line of nodes.csv, got [{}]", features.origin, nodes,
+             fmt::join(features.shape, ", "));
     graph->features = features.floats();
   }
   name_labels(labels, nodes_file.string(), *graph);
@@ -139,6 +146,7 @@ std::shared_ptr<const NodeGraph> read_edge_list(const fs::path& folder, const Gr
                 arcs.weights.push_back(static_cast<float>(value));
               }
             });
+  if (arcs.from.empty()) reject("{}: expected edges, got none", edges_file.string());
   graph->edges = edges_of(std::move(arcs), nodes, options.undirected, edges_file.string(), 2);
   standardize(options.standardize, *graph);
   return graph;
@@ -176,9 +184,10 @@ const RegisterDataset pickles(
          [](const fs::path& path, OpenedFiles&) {
            std::error_code failed;
            bool found = is_pickle(path);
-           for (fs::directory_iterator entry(path, failed), end; !failed && !found && entry != end;
-                entry.increment(failed))
-             found = is_pickle(entry->path());
+           for (const fs::path& folder : {path, path / "raw", path / "processed"})
+             for (fs::directory_iterator entry(folder, failed), end; !failed && !found && entry != end;
+                  entry.increment(failed))
+               found = is_pickle(entry->path());
            return Recognition{.certainty = found ? 2 : 0};
          }});
 

@@ -53,7 +53,8 @@ class Nodes : public Task {
     const Tensor labels = batch.take("labels").tensor(), nodes = batch.take("nodes", model.context().device).tensor();
     if (nodes.count() == 0) reject("the split of the graph has no nodes with labels: expected one or more");
     Variable logits = model.forward(std::move(batch)).take("logits");
-    const Shape all = logits.shape();
+    const Shape all{1, logits.shape()[0], classes_};  // a selection of activations
+    logits = logits.reshape(all);
     logits = apply(Embedding{.shape = all, .dtype = logits.dtype()}, std::move(logits), Variable(nodes), Variable());
     const std::int64_t count = logits.tensor().rows();
     logits = logits.reshape({count, classes_});

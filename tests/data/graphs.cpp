@@ -1,5 +1,6 @@
 // Edges and drawn graphs.
 #include "core/error.h"
+#include "data/collate.h"
 #include "data/graphs/node_graph.h"
 
 #include <doctest/doctest.h>
@@ -36,6 +37,19 @@ TEST_CASE("graphs: an undirected graph needs no second order") {
 TEST_CASE("graphs: an edge to a node that is not there is refused") {
   CHECK_THROWS_AS(edges_of({.from = {0}, .to = {3}}, 3, false, "edges"), Error);
   CHECK_THROWS_AS(edges_of({.from = {-1}, .to = {0}}, 3, false, "edges"), Error);
+}
+
+TEST_CASE("graphs: a batch of one graph reads the tensors of the data set and changes none") {
+  const DatasetOptions options{.settings = {{"like", std::string("small")}, {"nodes", std::int64_t{100}}}};
+  const auto samples = open_dataset("random_graph", options);
+  Sample sample;
+  sample.begin(0);
+  samples->read(0, sample);
+  const std::uint64_t nodes = sample["nodes"].storage()->version(), sources = sample["sources"].storage()->version();
+  const Batch batch = collate(std::span(&sample, 1), samples->info().fields);
+  CHECK(batch["nodes"].data<const std::byte>() == sample["nodes"].data<const std::byte>());
+  CHECK(sample["nodes"].storage()->version() == nodes);
+  CHECK(sample["sources"].storage()->version() == sources);
 }
 
 TEST_CASE("graphs: a drawn graph has the edges, nodes and fields that its description names") {

@@ -1,0 +1,47 @@
+// Graphs from the command line: training in each precision, and the classes of all nodes.
+#include "tests/apps/commands/command_run.h"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <sstream>
+#include <string>
+
+using namespace lacuna::test;
+
+TEST_CASE("graphs: each family trains in f32 and bf16, and predict has a line for each node") {
+  for (const std::string model : {"gcn", "gat", "gcnii"})
+    for (const std::string precision : {"f32", "bf16"}) {
+      CAPTURE(model);
+      CAPTURE(precision);
+      const TemporaryFolder folder;
+      const CommandResult trained = run_command(
+          folder, {"train", "model=" + model, "model.hidden=8", "data.name=random_graph", "data.like=small",
+                   "data.nodes=300", "epochs=2", "train.device=cpu", "train.precision=" + precision, "output=r"});
+      CHECK(trained.code == 0);
+      const CommandResult predicted = run_command(folder, {"predict", "r"});
+      CHECK(predicted.code == 0);
+      std::istringstream lines(predicted.out);
+      std::int64_t count = 0;
+      for (std::string line; std::getline(lines, line); ++count) {
+        const nlohmann::json node = nlohmann::json::parse(line);
+        CHECK(node.at("node") == count);
+        CHECK(node.at("probability").get<double>() > 0);
+      }
+      CHECK(count == 300);
+    }
+}
+
+TEST_CASE("graphs: settings without effect are refused") {
+  const TemporaryFolder folder;
+  const auto status = [&](const std::string& setting) {
+    return run_command(folder, {"plan", "model=gcn",
+                                "data=" + (std::filesystem::path(LACUNA_SOURCE_DIR) / "tests/data/ogb").string(),
+                                setting})
+        .code;
+  };
+  CHECK(status("data.undirected=false") == 0);
+  CHECK(status("data.inductive=true") == 2);
+  CHECK(status("data.train_size=1") == 2);
+}

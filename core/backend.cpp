@@ -172,6 +172,10 @@ void cuda::throw_waits_while_captured() {
   fail("the host waits for the device within a step, which cannot be captured then");
 }
 
+void cuda::throw_host_memory_captured() {
+  fail("tensors wait in the host's memory within a step, which cannot be captured then");
+}
+
 RegisterBackend::RegisterBackend(Backend& backend) { registered = &backend; }
 
 }  // namespace lacuna

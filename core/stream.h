@@ -10,8 +10,9 @@ using Stream = CUstream_st*;
 namespace cuda {
 /// Throws Error for a failed kernel launch.
 [[noreturn]] void throw_launch_failed(const char* reason);
-/// Throws Error for a host that waits for a device during a capture.
+/// Throw Error during a capture: the host waits for a device, or the device copies to or from memory of the host.
 [[noreturn]] void throw_waits_while_captured();
+[[noreturn]] void throw_host_memory_captured();
 }  // namespace cuda
 
 }  // namespace lacuna

@@ -5,6 +5,7 @@
 #include "ops/arithmetic/reduce_kernels.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace lacuna {
@@ -21,6 +22,12 @@ std::vector<double> numbers_of(const std::vector<Tensor>& tensors) {
 
 std::vector<Prediction> Task::predict(Model& /*model*/, Inputs /*batch*/) const {
   reject("the task has no predictions for single samples");
+}
+
+bool Task::is_copied_by_models(std::string_view field) {
+  constexpr std::array<std::string_view, 6> names{"images", "image_scale", "image_mixes",
+                                                  "tokens", "token_types", "features"};
+  return std::ranges::find(names, field) != names.end();
 }
 
 double TaskTotals::value(const Metric& metric) const {
@@ -86,7 +93,7 @@ std::vector<TaskTotals> all_totals(const TaskTotals& mine, const Task& task, Com
   return all;
 }
 
-void RunningTotals::add(const TaskResult& result, std::int64_t samples, double weight) {
+void RunningTotals::add(const TaskResult& result, std::int64_t samples, const Factor& weight) {
   const Tensor& loss = result.loss.tensor();
   if (!loss_sum_.defined()) {
     loss_sum_ = Tensor::zeros({}, DType::f64, loss.device());
@@ -100,7 +107,7 @@ void RunningTotals::add(const TaskResult& result, std::int64_t samples, double w
   else
     add_sums(result.sums);
   samples_ += samples;
-  weight_ += weight;
+  weight_ += weight.value;
 }
 
 void RunningTotals::add_sums(const std::vector<Tensor>& sums) {
@@ -114,6 +121,12 @@ void RunningTotals::add_sums(const std::vector<Tensor>& sums) {
 
 void RunningTotals::count_on_host() {
   for (const auto& count : std::exchange(left_to_host_, {})) add_sums(count());
+}
+
+TaskTotals RunningTotals::read_replayed(double weight, Communicator& ranks) const {
+  RunningTotals now = *this;  // what the host counts is counted after each replay
+  now.weight_ = weight;
+  return now.read(ranks);
 }
 
 TaskTotals RunningTotals::read(Communicator& ranks) {

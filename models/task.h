@@ -7,6 +7,7 @@
 #include "data/dataset.h"
 #include "models/figures.h"
 #include "models/model.h"
+#include "ops/arithmetic/factor.h"
 
 #include <cstdint>
 #include <functional>
@@ -71,9 +72,13 @@ class Task {
   /// Tasks whose loss is a mean of labelled tokens, say, count these, so that it does not depend on how samples are cut
   /// into micro-batches, ranks and batches of an evaluation. 0: the batch has nothing to learn from.
   virtual double weight(const Batch& batch, TaskMode /*mode*/) const { return static_cast<double>(batch.samples); }
-  /// Whether training reads its batch by kernels alone: then the batch may lie on the model's device, and steps can be
-  /// captured (models/trainer_graph.cpp). The weight of such a batch is its number of samples.
-  virtual bool reads_by_kernels() const { return false; }
+  /// A training batch of the host with what the host alone computes from it: targets, hidden tokens, the rows with
+  /// labels. `run` does the same with a batch that is not prepared; `weight` takes none that is.
+  virtual Batch prepared(Batch batch) const { return batch; }
+  /// Whether kernels alone read a field of a prepared batch in training: it may lie on the model's device then, and a
+  /// captured step is replayed with other values of it (models/trainer_graph.cpp). For all other fields it is replayed
+  /// with the same values only.
+  virtual bool is_read_by_kernels(std::string_view /*field*/) const { return false; }
   /// Makes what the task holds beside `model`, as a teacher, before the first step. `run` does it where nobody did.
   virtual void prepare(const Model& /*model*/) const {}
   /// Runs the model over a batch; the loss is recorded if a tape is recording. Move the batch to free what forward
@@ -91,6 +96,8 @@ class Task {
  protected:
   /// Empty before `see`.
   const DatasetInfo& data() const { return data_; }
+  /// Whether `field` is an input that models copy to their device as it is.
+  static bool is_copied_by_models(std::string_view field);
   /// Adds a batch to the figures that are to be filled, if any.
   void show(const Tensor& outputs, const Tensor& targets) const {
     if (figures_ != nullptr) figures_->add(outputs, targets);
@@ -134,11 +141,13 @@ std::vector<TaskTotals> all_totals(const TaskTotals& mine, const Task& task, Com
 class RunningTotals {
  public:
   explicit RunningTotals(const Task& task) : task_(task) {}
-  void add(const TaskResult& result, std::int64_t samples, double weight);
+  void add(const TaskResult& result, std::int64_t samples, const Factor& weight);
   /// Lets the host count what is left to it, so that tensors of the batch are freed.
   void count_on_host();
   /// Reads the sums, over all ranks.
   TaskTotals read(Communicator& ranks);
+  /// Reads them after a replay of the captured step that adds to them, with batches of this weight.
+  TaskTotals read_replayed(double weight, Communicator& ranks) const;
 
  private:
   void add_sums(const std::vector<Tensor>& sums);

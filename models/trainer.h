@@ -50,9 +50,9 @@ struct StepOptions {
   ExchangeOptions exchange{};
   bool input_gradients = false;  // of all floating-point inputs: for a model that is attacked or explained
   /// Captures steps on cuda and replays them (core/device_graph.h): the third step of the same shapes is captured,
-  /// later ones are replays with the same bits. Not captured, and run as on the CPU: steps of a task that reads its
-  /// batch on the host, with an observer, that calibrate, of several ranks, and of a policy that draws or waits on the
-  /// host.
+  /// later ones are replays with the same bits. What the host reads of a batch (Task::is_read_by_kernels), as where
+  /// sequences begin, has to stay the same, too. Not captured: steps with an observer, that calibrate, and of a policy
+  /// that waits on the host.
   bool graph = true;
 };
 
@@ -141,8 +141,8 @@ class Trainer {
   /// backward, parameters before it may be. Gradients are released. A batch of one part that is moved here is freed as
   /// soon as forward needs it no longer.
   StepResult step(std::vector<Batch> batch, std::int64_t number, double learning_rate, const StepHooks& hooks = {});
-  /// The loss [] of a micro-batch, recorded where a tape is recording; adds to `totals` where given.
-  Variable loss(Batch batch, RunningTotals* totals = nullptr);
+  /// The loss [] of a micro-batch, recorded where a tape is recording.
+  Variable loss(Batch batch) { return result_of(std::move(batch)).loss; }
   /// Calibrates `policy`, if it is adaptive and that is due: in a pass over a sixth of the batch, or by draws over all
   /// of it. Gradients of the parameters and running statistics stay as they are. Returns whether it has.
   bool calibrate(const Batch& batch, MemoryPolicy& policy);
@@ -152,8 +152,11 @@ class Trainer {
   std::int64_t captured_bytes() const;
   /// Gives that memory back. The next step of the same shapes is captured anew.
   void release_captured();
-  /// Whether steps on cuda are captured, as far as options, task and ranks decide it.
+  /// Whether steps on cuda are captured, as far as the options decide it.
   bool captures_steps() const;
+  /// Micro-batches of the host as a captured step would read them: prepared, with what kernels read on the model's
+  /// device. Nothing: the host reads too much of them.
+  std::optional<std::vector<Batch>> captured_inputs(std::vector<Batch> batch) const;
 
   /// Trains to the end, its evaluation included, or until `events.stop`: returns whether the end was reached.
   bool run(const TrainerEvents& events = {});
@@ -183,19 +186,28 @@ class Trainer {
 
  private:
   struct Graph;  // a captured step
+  /// How a step is run, in ascending order of what has to be the same as before. Ranks run it in the least way of all.
+  enum class Way : std::uint8_t { queued, captured, replayed };
+  /// What the ranks agree about before a step.
+  struct Agreement {
+    Way way;
+    std::vector<double> weights;  // of this rank's micro-batches
+    std::vector<double> shares;   // of that of the whole batch of all ranks; zeros where nothing weighs
+  };
 
   const Batches& train() const;
 
   // trainer_step.cpp
   /// Whether the gradient of a part says anything.
   bool shows_something(const Batch& part) const;
-  /// The weight of each micro-batch, as a share of that of the whole batch of all ranks; zeros where nothing weighs.
-  std::vector<double> shares_of(const std::vector<Batch>& batch) const;
-  /// Queues the work of a step on the device: forward, backward, exchange, clip, update. `shares`: of the micro-batches
-  /// in loss and gradient. `clock`: the step's number on the device, of a step that is captured; null: `number`.
-  /// Returns the bytes held for backward.
-  std::int64_t queue(std::vector<Batch>& batch, std::span<const double> shares, std::int64_t number,
-                     OptimizerStep& update, RunningTotals& totals, const StepHooks& hooks,
+  /// `wish`: how this rank would run the step.
+  Agreement agree(std::vector<double> weights, Way wish) const;
+  TaskResult result_of(Batch batch);
+  /// Queues the work of a step on the device: forward, backward, exchange, clip, update. `weights` and `shares`: of the
+  /// micro-batches, in running totals, and in loss and gradient. `clock`: the step's number on the device, of a step
+  /// that is captured; null: `number`. Returns the bytes held for backward.
+  std::int64_t queue(std::vector<Batch>& batch, std::span<const Factor> weights, std::span<const Factor> shares,
+                     std::int64_t number, OptimizerStep& update, RunningTotals& totals, const StepHooks& hooks,
                      const std::uint32_t* clock = nullptr);
   void backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& update,
                 bool in_backward);
@@ -209,11 +221,19 @@ class Trainer {
   Communicator& ranks_of_device() const { return device_ranks_ ? *device_ranks_ : state_.ranks; }
 
   // trainer_graph.cpp
-  /// Captures or replays a step, if that is possible; result.not_captured says why it was not.
-  bool replay(const std::vector<Batch>& batch, std::int64_t number, double learning_rate, const StepHooks& hooks,
+  /// Gives the memory of a captured step back, since its shapes or what the host does differ now.
+  Way leave_captured();
+  /// How this rank would run a step on prepared micro-batches; result.not_captured says why it is queued.
+  Way way_of(const std::vector<Batch>& batch, const StepHooks& hooks, StepResult& result);
+  /// Captures the step on all ranks, or says why not in result.not_captured and returns false.
+  bool capture(const std::vector<Batch>& batch, const StepHooks& hooks, StepResult& result);
+  /// Runs the captured step.
+  void replay(const std::vector<Batch>& batch, const Agreement& agreed, std::int64_t number, double learning_rate,
               StepResult& result);
-  /// All that a captured step depends on beside what its tensors hold; nothing: the step is not to be captured.
-  std::optional<std::string> signature_of(const std::vector<Batch>& batch, const StepHooks& hooks) const;
+  /// The batch with tensors on the model's device in place of those that kernels read.
+  std::vector<Batch> on_device_of(std::vector<Batch> batch) const;
+  /// All that a captured step depends on beside what its tensors hold; nothing: the host reads too much of the batch.
+  std::optional<std::string> signature_of(const std::vector<Batch>& batch) const;
 
   // trainer.cpp
   /// Evaluates if an epoch or the run is over, or an evaluation within the epoch is due. False if it was stopped.

@@ -1,12 +1,14 @@
 // Captured steps of a trainer: the work of a step on cuda as one graph, replayed with other numbers and batches.
-#include "autograd/policies/adaptive.h"
 #include "core/backend.h"
+#include "core/collectives.h"
 #include "core/device_graph.h"
 #include "models/trainer.h"
 #include "ops/losses/loss_kernels.h"
 #include "optim/step.h"
 
+#include <bit>
 #include <cstddef>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -14,17 +16,17 @@ namespace lacuna {
 namespace {
 
 constexpr std::int64_t steps_before = 2;  // they create library plans and other state that is created once
+constexpr std::int64_t patience = 8;      // steps that differ from those before, until the run says so
+constexpr std::int64_t most_compared = std::int64_t{1} << 20;  // bytes of a batch that the host reads
 
-/// The numbers that a replay reads from the host.
-struct StepNumbers {
-  double rate;
-  std::uint32_t step;
-};
+/// The numbers that a replay reads from the host: rate, number of the step, weights and shares of the micro-batches.
+constexpr std::int64_t at_step = 1, at_weights = 2;
 
 /// Throws Error (the input's fault) for labels that the task has no class for: the device does not check.
 void check_numbers(const Batch& batch, const Task& task) {
   for (const SampleField& target : task.targets())
-    if (target.below > 0 && batch.contains(target.name) && batch[target.name].dtype() == DType::i64)
+    if (target.below > 0 && batch.contains(target.name) && task.is_read_by_kernels(target.name) &&
+        batch[target.name].dtype() == DType::i64)
       check_labels(Device::cpu, batch[target.name].to(Device::cpu), target.below);
 }
 
@@ -32,8 +34,9 @@ void check_numbers(const Batch& batch, const Task& task) {
 
 struct Trainer::Graph {
   const std::uint32_t* clock() const {
-    return reinterpret_cast<const std::uint32_t*>(numbers.data<const std::byte>() + offsetof(StepNumbers, step));
+    return reinterpret_cast<const std::uint32_t*>(numbers.data<const std::byte>() + at_step * sizeof(double));
   }
+  Factor number(std::int64_t i) const { return numbers.leading(i, i + 1).reshape({}); }
   void forget() {
     graph.reset();  // first, since it uses the memory of the others
     update.reset();
@@ -43,7 +46,10 @@ struct Trainer::Graph {
 
   std::optional<std::string> signature{};   // of the steps before
   std::int64_t alike = 0;                   // steps in a row with that signature
-  Tensor numbers{};                         // f64 [2]: the bytes of StepNumbers
+  std::int64_t different = 0;               // steps with another signature than those before, since the last capture
+  bool failed = false;                      // a step with that signature could not be captured
+  bool told = false;                        // why steps are not captured
+  Tensor numbers{};                         // f64 [2 + 2 · micro-batches]
   std::vector<Batch> inputs{};              // batches that the captured step reads
   std::unique_ptr<RunningTotals> totals{};  // totals that it adds to
   std::unique_ptr<OptimizerStep> update{};
@@ -66,7 +72,7 @@ Trainer::~Trainer() = default;
 std::int64_t Trainer::captured_bytes() const { return graph_ && graph_->graph ? graph_->graph->bytes() : 0; }
 
 bool Trainer::captures_steps() const {
-  return options_.step.graph && state_.ranks.size() == 1 && task_.reads_by_kernels() && !options_.step.input_gradients;
+  return options_.step.graph && !options_.step.input_gradients;
 }
 
 void Trainer::release_captured() {
@@ -75,74 +81,128 @@ void Trainer::release_captured() {
   graph_->alike = steps_before;
 }
 
-std::optional<std::string> Trainer::signature_of(const std::vector<Batch>& batch, const StepHooks& hooks) const {
-  const Device device = state_.model.context().device;
-  Adaptive* const adaptive = adaptive_of(state_.policy);
-  if (device.kind != DeviceKind::cuda || !captures_steps() || hooks.observer != nullptr ||
-      (adaptive != nullptr && adaptive->calibration_due()))
-    return {};
+Trainer::Way Trainer::leave_captured() {
+  if (graph_) {
+    graph_->forget();
+    graph_->signature.reset();
+  }
+  return Way::queued;
+}
+
+std::optional<std::string> Trainer::signature_of(const std::vector<Batch>& batch) const {
   std::string signature;
+  std::int64_t compared = 0;
   for (const Batch& part : batch) {
-    if (!part.packed().empty()) return {};  // the host reads where each sample begins
     signature += fmt::format("{} samples:", part.samples);
-    for (const auto& [name, tensor] : part)
+    for (const auto& [name, tensor] : part) {
       signature += fmt::format(" {} {} {}", name, name_of(tensor.dtype()), tensor.shape());
+      if (task_.is_read_by_kernels(name)) continue;
+      compared += tensor.bytes();
+      if (compared > most_compared || tensor.device() != Device::cpu) return {};
+      signature.append(reinterpret_cast<const char*>(tensor.data<const std::byte>()),
+                       static_cast<std::size_t>(tensor.bytes()));
+    }
   }
   for (const Parameter* const parameter : parameters_) signature += parameter->trainable() ? '1' : '0';
   return signature;
 }
 
-bool Trainer::replay(const std::vector<Batch>& batch, std::int64_t number, double learning_rate, const StepHooks& hooks,
-                     StepResult& result) {
-  const std::optional<std::string> signature = signature_of(batch, hooks);
-  if (!graph_) {
-    if (!signature) return false;
-    graph_ = std::make_unique<Graph>();
-  }
+std::optional<std::vector<Batch>> Trainer::captured_inputs(std::vector<Batch> batch) const {
+  for (Batch& part : batch) part = task_.prepared(std::move(part));
+  if (!signature_of(batch)) return {};
+  return on_device_of(batch);
+}
+
+std::vector<Batch> Trainer::on_device_of(std::vector<Batch> batch) const {
+  for (Batch& part : batch)
+    for (const auto& [name, tensor] : Batch(part))
+      if (task_.is_read_by_kernels(name))
+        part.set(name, Tensor::empty(tensor.shape(), tensor.dtype(), state_.model.context().device, Purpose::data));
+  return batch;
+}
+
+Trainer::Way Trainer::way_of(const std::vector<Batch>& batch, const StepHooks& hooks, StepResult& result) {
+  if (!captures_steps() || state_.model.context().device.kind != DeviceKind::cuda) return Way::queued;
+  if (!graph_) graph_ = std::make_unique<Graph>();
   Graph& step = *graph_;
+  const auto tell = [&](std::string why) {
+    if (!std::exchange(step.told, true)) result.not_captured = std::move(why);
+  };
+  if (hooks.observer != nullptr) return leave_captured();
+  std::optional<std::string> signature = signature_of(batch);
+  if (!signature) {
+    tell("the host reads much of each batch");
+    return leave_captured();
+  }
   if (signature != step.signature) {
+    if (step.signature && ++step.different == patience)
+      tell("shapes of batches, or where their sequences begin, differ from step to step");
     step.forget();
-    step.signature = signature;
+    step.signature = std::move(signature);
     step.alike = 0;
+    step.failed = false;
   }
-  if (!signature || step.alike++ < steps_before) return false;
+  if (step.alike++ < steps_before || step.failed) return Way::queued;
+  return step.graph ? Way::replayed : Way::captured;
+}
+
+bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, StepResult& result) {
+  Graph& step = *graph_;
   const Device device = state_.model.context().device;
-  if (!step.graph) {
-    if (step.alike > steps_before + 1) return false;  // it could not be captured
-    step.inputs = batch;
-    for (Batch& part : step.inputs)
-      for (const auto& [name, tensor] : Batch(part))
-        part.set(name, Tensor::empty(tensor.shape(), tensor.dtype(), device, Purpose::data));
+  step.forget();
+  step.different = 0;
+  std::string problem;
+  try {
+    step.inputs = on_device_of(batch);
+    const std::int64_t parts = std::ssize(batch);
     step.totals = std::make_unique<RunningTotals>(task_);
-    static_assert(sizeof(StepNumbers) == 2 * sizeof(double));
-    step.numbers = Tensor::zeros({2}, DType::f64, device, Purpose::workspace);
-    state_.model.set_training(true);
-    try {
-      step.graph = std::make_unique<DeviceGraph>(device, [&] {
-        step.update = std::make_unique<OptimizerStep>(state_.optimizer, parameters_, step.numbers.leading(0, 1),
-                                                      options_.step.clipping);
-        step.saved_bytes =
-            queue(step.inputs, shares_of(step.inputs), 0, *step.update, *step.totals, hooks, step.clock());
-      });
-    } catch (const Error& error) {
-      state_.optimizer.zero_grad();
-      result.not_captured = error.what();
-      step.forget();
-      return false;
+    step.numbers = Tensor::zeros({at_weights + 2 * parts}, DType::f64, device, Purpose::workspace);
+    std::vector<Factor> weights, shares;
+    for (std::int64_t i = 0; i < parts; ++i) {
+      weights.push_back(step.number(at_weights + i));
+      shares.push_back(step.number(at_weights + parts + i));
     }
+    state_.model.set_training(true);
+    if (exchange_) exchange_->check_order(false);  // the host sends nothing; the steps before had the same order
+    step.graph = std::make_unique<DeviceGraph>(device, [&] {
+      step.update = std::make_unique<OptimizerStep>(state_.optimizer, parameters_, step.numbers.leading(0, 1),
+                                                    options_.step.clipping);
+      step.saved_bytes = queue(step.inputs, weights, shares, 0, *step.update, *step.totals, hooks, step.clock());
+    });
+  } catch (const Error& error) {
+    problem = error.what();
   }
+  if (exchange_) exchange_->check_order(true);
+  if (largest_of_ranks(state_.ranks, problem.empty() ? 0 : 1) == 0) return true;
+  state_.optimizer.zero_grad();
+  step.forget();
+  step.failed = true;
+  if (!std::exchange(step.told, true))
+    result.not_captured = problem.empty() ? "another rank cannot capture them" : problem;
+  exchange_.reset();  // it may wait for gradients of the step
+  open_exchange();
+  return false;
+}
+
+void Trainer::replay(const std::vector<Batch>& batch, const Agreement& agreed, std::int64_t number,
+                     double learning_rate, StepResult& result) {
+  Graph& step = *graph_;
+  const Device device = state_.model.context().device;
   for (const Batch& part : batch) check_numbers(part, task_);
   for (std::size_t i = 0; i < batch.size(); ++i)
-    for (const auto& [name, tensor] : batch[i]) step.inputs[i].at(name).copy_from(tensor);
-  const StepNumbers numbers{.rate = learning_rate, .step = static_cast<std::uint32_t>(number)};
-  backend(device).copy_in(stream_of(device), step.numbers.raw(), &numbers, sizeof numbers);
+    for (const auto& [name, tensor] : batch[i])
+      if (task_.is_read_by_kernels(name)) step.inputs[i].at(name).copy_from(tensor);
+  std::vector<double> numbers{learning_rate, std::bit_cast<double>(static_cast<std::uint64_t>(number))};
+  numbers.insert(numbers.end(), agreed.weights.begin(), agreed.weights.end());
+  numbers.insert(numbers.end(), agreed.shares.begin(), agreed.shares.end());
+  backend(device).copy_in(stream_of(device), step.numbers.raw(), numbers.data(), numbers.size() * sizeof(double));
   step.graph->replay();
   for (const Parameter* const parameter : parameters_)
     if (parameter->trainable()) parameter->tensor().bump_version();
   result.saved_bytes = step.saved_bytes;
   finish(*step.update, number, result);
-  result.totals = step.totals->read(state_.ranks);
-  return true;
+  result.totals = step.totals->read_replayed(
+      std::accumulate(agreed.weights.begin(), agreed.weights.end(), 0.0), state_.ranks);
 }
 
 }  // namespace lacuna

@@ -49,10 +49,22 @@ void share_state(MemoryPolicy& policy, Communicator& ranks) {
 
 StepResult Trainer::step(std::vector<Batch> batch, std::int64_t number, double learning_rate, const StepHooks& hooks) {
   StepResult result;
-  if (replay(batch, number, learning_rate, hooks, result)) return result;
-  state_.model.set_training(true);
   state_.ranks.describe("training step");
   open_exchange();
+  std::vector<double> weights;
+  for (const Batch& part : batch) weights.push_back(task_.weight(part, TaskMode::train));
+  const Adaptive* const adaptive = adaptive_of(state_.policy);
+  const bool calibrates = adaptive != nullptr && adaptive->calibration_due();
+  if (captures_steps() && !calibrates && state_.model.context().device.kind == DeviceKind::cuda)
+    for (Batch& part : batch) part = task_.prepared(std::move(part));
+  const Way wish = calibrates ? leave_captured() : way_of(batch, hooks, result);
+  const Agreement agreed = agree(std::move(weights), wish);
+  if (agreed.way == Way::replayed || (agreed.way == Way::captured && capture(batch, hooks, result))) {
+    replay(batch, agreed, number, learning_rate, result);
+    return result;
+  }
+  if (graph_) release_captured();  // its memory is that of this step
+  state_.model.set_training(true);
   {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point begin = Clock::now();
@@ -61,14 +73,16 @@ StepResult Trainer::step(std::vector<Batch> batch, std::int64_t number, double l
          .step = static_cast<std::uint32_t>(number),
          .first_sample = static_cast<std::uint32_t>(samples_of(batch) * state_.ranks.rank())});
     // If no part has a label, the next step calibrates.
-    const auto part = std::ranges::find_if(batch, [&](const Batch& each) { return shows_something(each); });
+    const auto part = std::ranges::find_if(batch, [&](const Batch& each) { return calibrates && shows_something(each); });
     if (part != batch.end() && calibrate(*part, state_.policy))
       result.calibration_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
   OptimizerStep update(state_.optimizer, parameters_, learning_rate, options_.step.clipping);
   RunningTotals totals(task_);
   try {
-    result.saved_bytes = queue(batch, shares_of(batch), number, update, totals, hooks);
+    const std::vector<Factor> own(agreed.weights.begin(), agreed.weights.end()),
+        shares(agreed.shares.begin(), agreed.shares.end());
+    result.saved_bytes = queue(batch, own, shares, number, update, totals, hooks);
     finish(update, number, result);
   } catch (...) {
     state_.optimizer.zero_grad();  // of the parts before: the next step begins anew
@@ -79,18 +93,21 @@ StepResult Trainer::step(std::vector<Batch> batch, std::int64_t number, double l
   return result;
 }
 
-std::vector<double> Trainer::shares_of(const std::vector<Batch>& batch) const {
-  std::vector<double> shares;
-  for (const Batch& part : batch) shares.push_back(task_.weight(part, TaskMode::train));
+Trainer::Agreement Trainer::agree(std::vector<double> weights, Way wish) const {
+  std::vector<double> mine{static_cast<double>(wish)};
+  mine.insert(mine.end(), weights.begin(), weights.end());
+  Agreement agreed{.way = wish, .weights = std::move(weights), .shares = {}};
   double whole = 0;  // added in the order of the samples: the bits of one process
-  for (const std::vector<double>& of_rank : all_gather_numbers(state_.ranks, shares))
-    for (const double weight : of_rank) whole += weight;
-  for (double& share : shares) share = whole > 0 ? share / whole : 0;
-  return shares;
+  for (const std::vector<double>& of_rank : all_gather_numbers(state_.ranks, mine)) {
+    agreed.way = std::min(agreed.way, static_cast<Way>(of_rank.front()));
+    for (const double weight : std::span(of_rank).subspan(1)) whole += weight;
+  }
+  for (const double weight : agreed.weights) agreed.shares.push_back(whole > 0 ? weight / whole : 0);
+  return agreed;
 }
 
-std::int64_t Trainer::queue(std::vector<Batch>& batch, std::span<const double> shares, std::int64_t number,
-                            OptimizerStep& update, RunningTotals& totals, const StepHooks& hooks,
+std::int64_t Trainer::queue(std::vector<Batch>& batch, std::span<const Factor> weights, std::span<const Factor> shares,
+                            std::int64_t number, OptimizerStep& update, RunningTotals& totals, const StepHooks& hooks,
                             const std::uint32_t* clock) {
   // With several micro-batches all gradients exist before the last one, so a second backward pass saves nothing.
   const bool in_backward = options_.step.in_backward && (batch.size() == 1 || !update.needs_all());
@@ -105,13 +122,16 @@ std::int64_t Trainer::queue(std::vector<Batch>& batch, std::span<const double> s
     tape.set_observer(hooks.observer);
     const Variable of_part = [&] {
       const Recording recording(tape);
-      if (batch.size() > 1) return loss(batch[i], &totals);
+      const std::int64_t samples = batch[i].samples;
       // A single micro-batch is moved, so that forward frees it early; a captured step reads its batch again.
-      if (clock == nullptr) return loss(std::move(batch[i]), &totals);
-      Batch own = batch[i];
-      if (state_.policy.quantizes())  // its answers depend on whether forward alone has a tensor
-        for (const auto& [name, tensor] : batch[i]) own.set(name, tensor.clone());
-      return loss(std::move(own), &totals);
+      const bool is_needed = batch.size() > 1 || clock != nullptr;
+      Batch own = is_needed ? batch[i] : std::move(batch[i]);
+      if (batch.size() == 1 && clock != nullptr && state_.policy.quantizes())
+        for (const auto& [name, tensor] : batch[i])  // answers depend on whether forward alone has a tensor
+          own.set(name, tensor.clone());
+      const TaskResult of_task = result_of(std::move(own));
+      totals.add(of_task, samples, weights[i]);
+      return of_task.loss;
     }();
     const Tensor& value = of_part.tensor();
     update.add_loss(value, shares[i]);
@@ -189,16 +209,14 @@ void Trainer::finish(const OptimizerStep& update, std::int64_t number, StepResul
 void Trainer::open_exchange() {
   if (state_.ranks.size() == 1 || exchange_) return;
   const Device device = state_.model.context().device;
-  if (device.kind == DeviceKind::cuda) device_ranks_ = device_ranks(device, state_.ranks);
+  if (device.kind == DeviceKind::cuda && !device_ranks_) device_ranks_ = device_ranks(device, state_.ranks);
   std::int64_t trained = 0;
   for (const Parameter* const parameter : parameters_)
     if (parameter->trainable()) trained += parameter->tensor().bytes();
   exchange_ = std::make_unique<GradientExchange>(ranks_of_device(), trained, options_.step.exchange);
 }
 
-Variable Trainer::loss(Batch batch, RunningTotals* totals) {
-  const std::int64_t samples = batch.samples;
-  const double weight = totals == nullptr ? 0 : task_.weight(batch, TaskMode::train);
+TaskResult Trainer::result_of(Batch batch) {
   Inputs inputs(std::move(batch));
   if (options_.step.input_gradients)
     for (const SampleField& field : state_.model.inputs()) {
@@ -207,9 +225,7 @@ Variable Trainer::loss(Batch batch, RunningTotals* totals) {
       const Tensor values = has_gradient ? input.tensor().to(state_.model.context().dtype) : input.tensor();
       inputs.set(field.name, Variable(values, has_gradient, field.name));
     }
-  const TaskResult result = task_.run(state_.model, std::move(inputs), TaskMode::train);
-  if (totals != nullptr) totals->add(result, samples, weight);
-  return result.loss;
+  return task_.run(state_.model, std::move(inputs), TaskMode::train);
 }
 
 bool Trainer::shows_something(const Batch& part) const {

@@ -1,6 +1,7 @@
 #include "optim/clip.h"
 
 #include "core/parallel.h"
+#include "ops/arithmetic/factor.h"
 #include "optim/formulas.h"
 #include "optim/kernels.h"
 
@@ -67,11 +68,15 @@ const RegisterKernel cpu_clip{clip_gradients, DeviceKind::cpu,
                                 *factor.data<float>() = static_cast<float>(formula::clip_factor(norm, max_norm, times));
                               }};
 const RegisterKernel cpu_add_loss{add_loss, DeviceKind::cpu,
-                                  [](const Tensor& loss, double weight, const Tensor& total, const Tensor& finite) {
+                                  [](const Tensor& loss, const Factor& weight, const Tensor& total, const Tensor& finite) {
                                     double& sum = *total.data<double>();
-                                    sum += loss.item() * weight;
+                                    sum += loss.item() * weight.item();
                                     note_finite(sum, finite);
                                   }};
+const RegisterKernel cpu_look{look_for_nonfinite, DeviceKind::cpu, [](const Tensor& values, const Tensor& finite) {
+                                for (std::int64_t i = 0; i < values.count(); ++i)
+                                  note_finite(values.data<const double>()[i], finite);
+                              }};
 
 }  // namespace
 

@@ -97,8 +97,18 @@ struct Add {
     if (block.thread() != 0) return;
     const double loss = what.is_double ? *static_cast<const double*>(what.loss)
                                        : static_cast<double>(*static_cast<const float*>(what.loss));
-    *what.total += what.weight * loss;
+    *what.total += (what.times == nullptr ? what.weight : what.weight * *what.times) * loss;
     note_finite(*what.total, what.finite);
+  }
+};
+
+struct LookForNonfinite {
+  static constexpr int threads = 256;
+  const double* values;
+  std::int64_t count;
+  std::int32_t* finite;
+  LACUNA_DEVICE void operator()(const Block<LookForNonfinite>& block) const {
+    if (const std::int64_t i = block.global_thread(); i < count) note_finite(values[i], finite);
   }
 };
 
@@ -112,5 +122,9 @@ void sums_of_squares(Stream stream, const SumsOfSquares& what) {
 void clip_gradients(Stream stream, const ClipGradients& what) { run(stream, 1, Clip{what}); }
 
 void add_loss(Stream stream, const AddLoss& what) { run(stream, 1, Add{what}); }
+
+void look_for_nonfinite(Stream stream, const double* values, std::int64_t count, std::int32_t* finite) {
+  run(stream, divide_up(count, LookForNonfinite::threads), LookForNonfinite{values, count, finite});
+}
 
 }  // namespace lacuna::cuda

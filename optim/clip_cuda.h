@@ -36,14 +36,18 @@ struct ClipGradients {
 };
 void clip_gradients(Stream stream, const ClipGradients& what);
 
-/// *total += weight · loss. *finite becomes 0 if the total is not finite.
+/// *total += weight · *times · loss. *finite becomes 0 if the total is not finite.
 struct AddLoss {
   const void* loss;  // [], f32 or f64
   bool is_double;
   double weight;
+  const double* times;  // []; null: 1
   double* total;         // []
   std::int32_t* finite;  // []
 };
 void add_loss(Stream stream, const AddLoss& what);
+
+/// *finite becomes 0 if a value is not finite. values: [count].
+void look_for_nonfinite(Stream stream, const double* values, std::int64_t count, std::int32_t* finite);
 
 }  // namespace lacuna::cuda

@@ -62,6 +62,8 @@ void GradientExchange::add(Parameter& parameter) {
 void GradientExchange::flush() {
   send_open();
   is_first_ = true;  // of the next pass
+  const std::string order = std::exchange(order_, {});
+  if (!thread_.joinable() && checks_order_) check_order(order);
 }
 
 void GradientExchange::send_open() {
@@ -101,7 +103,7 @@ Parameter* GradientExchange::next(bool wait) {
 }
 
 void GradientExchange::queue_on_side_stream(const Bucket& bucket) {
-  check_order(bucket);
+  order_ += order_of(bucket);
   const RankOrderSum& sum = sum_for(bucket);  // its memory is made by the device's own stream
   const SideStreamScope beside(channel_->device());
   exchange(bucket, sum);
@@ -118,7 +120,7 @@ void GradientExchange::run(const std::stop_token& stop) {
     lock.unlock();
     std::exception_ptr error;
     try {
-      check_order(bucket);
+      check_order(order_of(bucket));
       if (options_.in_8_bits)
         exchange_in_8_bits(bucket);
       else
@@ -138,20 +140,26 @@ void GradientExchange::run(const std::stop_token& stop) {
   }
 }
 
-void GradientExchange::check_order(const Bucket& bucket) const {
-  // Ranks whose graphs differ would add up gradients of different parameters.
+std::string GradientExchange::order_of(const Bucket& bucket) {
   std::string order;
   for (const Part& part : bucket.parts)
     order += fmt::format("{} [{}, {}) ", part.parameter->path(), part.begin, part.count);
+  return order + '\n';
+}
+
+void GradientExchange::check_order(const std::string& order) const {
+  // Ranks whose graphs differ would add up gradients of different parameters.
   const auto hash = static_cast<std::int64_t>(std::hash<std::string>()(order));
   std::vector<std::int64_t> hashes(static_cast<std::size_t>(channel_->size()));
   channel_->host().all_gather(std::as_bytes(std::span(&hash, 1)), std::as_writable_bytes(std::span(hashes)));
   for (std::size_t rank = 0; rank < hashes.size(); ++rank)
     if (hashes[rank] != hash)
       fail(
-          "rank {} completed the gradients of other parameters than rank {}, in a bucket that begins with {}: all "
-          "ranks must compute the same graph",
-          rank, channel_->rank(), bucket.parts.front().parameter->path());
+          "rank {} completed the gradients of other parameters than rank {}, in {}: all ranks must compute the same "
+          "graph",
+          rank, channel_->rank(),
+          std::ranges::count(order, '\n') == 1 ? "a bucket that begins with " + order.substr(0, order.find(' '))
+                                               : "one of the buckets of a step");
 }
 
 const RankOrderSum& GradientExchange::sum_for(const Bucket& bucket) {

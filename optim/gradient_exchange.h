@@ -59,6 +59,8 @@ class GradientExchange {
   Parameter* next(bool wait);
   /// Whether gradients pile up: then `next` can wait before `flush`.
   bool is_behind() const { return pending_bytes_ > 2 * bucket_bytes_; }
+  /// Whether `flush` compares the order of the parameters on GPUs, over the host, with that of the other ranks.
+  void check_order(bool checks) { checks_order_ = checks; }
   /// Whether gradients go to their owners alone.
   bool goes_to_owners() const { return options_.owners != nullptr; }
   /// The ranks whose gradients are summed; for the thread that calls `add`.
@@ -80,7 +82,9 @@ class GradientExchange {
   void send_open();
   void run(const std::stop_token& stop);
   void queue_on_side_stream(const Bucket& bucket);
-  void check_order(const Bucket& bucket) const;
+  /// A line that names the parts of a bucket.
+  static std::string order_of(const Bucket& bucket);
+  void check_order(const std::string& order) const;
   const RankOrderSum& sum_for(const Bucket& bucket);
   void exchange(const Bucket& bucket, const RankOrderSum& sum) const;
   void exchange_in_8_bits(const Bucket& bucket);
@@ -104,6 +108,8 @@ class GradientExchange {
   std::deque<Parameter*> done_;
   std::exception_ptr error_;
 
+  std::string order_;  // of the buckets that were queued since the last flush, a line each
+  bool checks_order_ = true;
   std::deque<std::pair<Parameter*, std::shared_ptr<StreamMark>>> queued_;  // on a side stream, until the mark
   std::jthread thread_;  // last: it stops before the members that it uses are destroyed
 };

@@ -11,6 +11,7 @@
 namespace lacuna {
 
 class Tensor;
+struct Factor;  // ops/arithmetic/factor.h
 struct Update;  // optim/optimizer.h
 
 /// One pass of an update by a rule (optim/rules.h) over each of some parameters, which share Update::clip and the seed.
@@ -36,8 +37,8 @@ inline constinit Kernel<void(const Tensor& squares, std::int64_t begin, std::int
                              const Tensor& scale, const Tensor& factor)>
     clip_gradients{"gradient clipping"};
 
-/// gradient = share · scale. scale: f32 []; gradient: f32 or f64, one element.
-inline constinit Kernel<void(double share, const Tensor& scale, const Tensor& gradient)> seed_loss_gradient{
+/// gradient = share · scale. scale: f32 [], undefined: 1; gradient: f32 or f64, one element.
+inline constinit Kernel<void(const Factor& share, const Tensor& scale, const Tensor& gradient)> seed_loss_gradient{
     "gradient of the loss"};
 
 /// The scale after a step. finite: i32 []; scale: f32 []; good_steps: i32 [].
@@ -47,8 +48,11 @@ inline constinit Kernel<void(const Tensor& finite, std::int64_t growth_interval,
 
 /// total += weight · loss. finite becomes 0 if the total is not finite. loss:
 /// f32 or f64 []; total: f64 []; finite: i32 [].
-inline constinit Kernel<void(const Tensor& loss, double weight, const Tensor& total, const Tensor& finite)> add_loss{
-    "loss of the step"};
+inline constinit Kernel<void(const Tensor& loss, const Factor& weight, const Tensor& total, const Tensor& finite)>
+    add_loss{"loss of the step"};
+
+/// finite becomes 0 if one of `values`, f64 [n], is not finite. finite: i32 [].
+inline constinit Kernel<void(const Tensor& values, const Tensor& finite)> look_for_nonfinite{"gradient norms"};
 
 struct AveragedTensor {
   const Tensor &value, &average;  // f32 [n]

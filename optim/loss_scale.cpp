@@ -1,13 +1,15 @@
 #include "optim/loss_scale.h"
 
+#include "ops/arithmetic/factor.h"
 #include "optim/kernels.h"
 
 namespace lacuna {
 namespace {
 
 const RegisterKernel cpu_seed{seed_loss_gradient, DeviceKind::cpu,
-                              [](double share, const Tensor& scale, const Tensor& gradient) {
-                                const double seed = share * static_cast<double>(*scale.data<const float>());
+                              [](const Factor& share, const Tensor& scale, const Tensor& gradient) {
+                                const double times = scale.defined() ? static_cast<double>(*scale.data<const float>()) : 1;
+                                const double seed = share.item() * times;
                                 if (gradient.dtype() == DType::f64)
                                   *gradient.data<double>() = seed;
                                 else

@@ -8,11 +8,11 @@ namespace {
 
 struct Seed {
   static constexpr int threads = 32;
-  double share;
-  const float* scale;
-  float* gradient;
+  SeedLossGradient what;
   LACUNA_DEVICE void operator()(const Block<Seed>& block) const {
-    if (block.thread() == 0) *gradient = static_cast<float>(share * static_cast<double>(*scale));
+    if (block.thread() != 0) return;
+    const double share = what.times == nullptr ? what.share : what.share * *what.times;
+    *what.gradient = static_cast<float>(what.scale == nullptr ? share : share * static_cast<double>(*what.scale));
   }
 };
 
@@ -30,9 +30,7 @@ struct Adapt {
 
 }  // namespace
 
-void seed_loss_gradient(Stream stream, double share, const float* scale, float* gradient) {
-  run(stream, 1, Seed{share, scale, gradient});
-}
+void seed_loss_gradient(Stream stream, const SeedLossGradient& what) { run(stream, 1, Seed{what}); }
 
 void adapt_loss_scale(Stream stream, const AdaptLossScale& what) { run(stream, 1, Adapt{what}); }
 

@@ -2,14 +2,19 @@
 
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "ops/arithmetic/factor.h"
 #include "optim/kernels.h"
 
 namespace lacuna {
 namespace {
 
 const RegisterKernel cuda_seed{
-    seed_loss_gradient, DeviceKind::cuda, [](double share, const Tensor& scale, const Tensor& gradient) {
-      cuda::seed_loss_gradient(stream_of(gradient.device()), share, scale.data<const float>(), gradient.data<float>());
+    seed_loss_gradient, DeviceKind::cuda, [](const Factor& share, const Tensor& scale, const Tensor& gradient) {
+      cuda::seed_loss_gradient(stream_of(gradient.device()),
+                               {.share = share.value,
+                                .times = share.times(),
+                                .scale = scale.defined() ? scale.data<const float>() : nullptr,
+                                .gradient = gradient.data<float>()});
     }};
 
 const RegisterKernel cuda_adapt{

@@ -7,8 +7,14 @@
 
 namespace lacuna::cuda {
 
-/// *gradient = share · *scale.
-void seed_loss_gradient(Stream stream, double share, const float* scale, float* gradient);
+/// *gradient = share · *times · *scale.
+struct SeedLossGradient {
+  double share;
+  const double* times;  // []; null: 1
+  const float* scale;   // []; null: 1
+  float* gradient;      // []
+};
+void seed_loss_gradient(Stream stream, const SeedLossGradient& what);
 
 /// The scale after a step (optim/loss_scale_rule.h: next_loss_scale).
 struct AdaptLossScale {

@@ -37,13 +37,13 @@ OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> p
   clip_.rate = rate;
 }
 
-void OptimizerStep::add_loss(const Tensor& loss, double weight) {
+void OptimizerStep::add_loss(const Tensor& loss, const Factor& weight) {
   lacuna::add_loss(loss.device(), loss, weight, loss_, clip_.finite);
 }
 
-Tensor OptimizerStep::loss_gradient(const Tensor& loss, double weight) const {
-  Tensor gradient = Tensor::full(loss.shape(), weight, loss.dtype(), loss.device());
-  if (scale_.defined()) seed_loss_gradient(loss.device(), weight, scale_, gradient);
+Tensor OptimizerStep::loss_gradient(const Tensor& loss, const Factor& weight) const {
+  Tensor gradient = Tensor::full(loss.shape(), weight.value, loss.dtype(), loss.device());
+  if (scale_.defined() || weight.on_device.defined()) seed_loss_gradient(loss.device(), weight, scale_, gradient);
   return gradient;
 }
 
@@ -113,8 +113,7 @@ StepReport OptimizerStep::report() const {
 
 void OptimizerStep::add_norms_of(Communicator& ranks) {
   ranks.all_reduce(squares_);
-  const std::vector<double> squares = squares_.to_vector();
-  if (!std::ranges::all_of(squares, [](double square) { return std::isfinite(square); })) clip_.finite.fill(0);
+  look_for_nonfinite(squares_.device(), squares_, clip_.finite);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/communicator.h"
+#include "ops/arithmetic/factor.h"
 #include "optim/clip.h"
 #include "optim/gradient_exchange.h"
 #include "optim/optimizer.h"
@@ -39,10 +40,10 @@ class OptimizerStep {
 
   /// Adds weight · loss to the loss of the step. loss: [] f32 or f64. If the
   /// sum is not finite, nothing is updated from here on.
-  void add_loss(const Tensor& loss, double weight);
+  void add_loss(const Tensor& loss, const Factor& weight);
 
   /// The gradient with which backward begins: weight, times the loss scale where there is one. In the loss's shape.
-  Tensor loss_gradient(const Tensor& loss, double weight) const;
+  Tensor loss_gradient(const Tensor& loss, const Factor& weight) const;
 
   /// Adds the losses of all ranks, in their order.
   void add_losses_of(Communicator& ranks);

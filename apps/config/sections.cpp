@@ -108,8 +108,7 @@ Fields Configuration::Train::fields() {
             "steps with finite gradients after which the loss scale doubles; a step with non-finite gradients is "
             "skipped and halves it"),
       field("graph", &Train::graph, training_only,
-            "cuda: capture a step as a CUDA graph and replay it. Its memory stays reserved between steps; with "
-            "`memory.budget` steps are not captured"),
+            "cuda: capture a step as a CUDA graph and replay it. Its memory stays reserved between steps"),
       field("device", &Train::device, one_of(devices, is_device),
             "device of the model: `cuda` is the first GPU, `cuda:1` the second; `auto` takes the first GPU if there is "
             "one"),

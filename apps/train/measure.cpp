@@ -143,14 +143,6 @@ Batch example(const Experiment& experiment, const Model& model, const Task& task
   return made;
 }
 
-/// Tensors of the same shapes on the device.
-std::vector<Batch> inputs_on(Device device, std::vector<Batch> batch) {
-  for (Batch& part : batch)
-    for (const auto& [name, tensor] : Batch(part))
-      part.set(name, Tensor::empty(tensor.shape(), tensor.dtype(), device, Purpose::data));
-  return batch;
-}
-
 }  // namespace
 
 std::vector<Batch> example(const Experiment& experiment, const Setup& setup) {
@@ -244,7 +236,7 @@ Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOpt
     std::vector<Batch> parts = batch();
     std::vector<Batch> inputs;  // of a captured step, which holds them on the device
     if (captured && std::ranges::all_of(parts, [](const Batch& part) { return part.packed().empty(); }))
-      inputs = parts = inputs_on(device, std::move(parts));
+      if (const std::optional<std::vector<Batch>> made = trainer.captured_inputs(parts)) inputs = parts = *made;
     const auto begin = now();
     last = trainer.step(std::move(parts), warm_up + i, experiment.optimizer.lr, saved.hooks(device, options.observer));
     steps.push_back(since(begin) - seconds_of_measuring(last));

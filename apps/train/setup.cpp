@@ -439,7 +439,7 @@ Setup::Setup(const Experiment& experiment, Device device, Communicator& ranks)
           .seed = static_cast<std::uint64_t>(experiment.train.seed),
           .exchange = {.sent = experiment.ranks.exchange == "bf16" ? std::optional(DType::bf16) : std::nullopt},
           .input_gradients = experiment.image_gradient,
-          .graph = experiment.train.graph && experiment.memory.budget.empty()} {
+          .graph = experiment.train.graph} {
   MadeModel made = make_model(experiment, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = std::move(made.weights);

@@ -163,9 +163,11 @@ class Cuda final : public Backend {
     synchronize(stream);
   }
   void copy_out_later(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    if (captured(stream) != nullptr) throw_host_memory_captured();
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "copying from the device");
   }
   void copy_in_later(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    if (captured(stream) != nullptr) throw_host_memory_captured();
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "copying to the device");
   }
   bool pin(void* memory, std::size_t bytes) override {
@@ -291,10 +293,13 @@ class Cuda final : public Backend {
     expect(own != nullptr, "a stream is none of the backend's");
     return *own;
   }
-  /// The graph in which the stream's work is captured; null if there is no capture.
+  /// The graph in which the stream's work is captured; null if there is no capture. A side stream waits for the main
+  /// one before it works, so that a capture has both.
   Graph* captured(Stream stream) {
-    Open* const own = opened(stream);
-    return own == nullptr ? nullptr : own->captured.get();  // side streams are not captured
+    const std::lock_guard lock(mutex_);
+    for (const Open& own : open_)
+      if (stream != nullptr && (own.stream == stream || own.side == stream)) return own.captured.get();
+    return nullptr;
   }
 
   static std::string version(int number) {

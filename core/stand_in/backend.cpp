@@ -34,8 +34,8 @@ class Work final : public StreamGraph {
 
 class Mark final : public StreamMark {
  public:
-  explicit Mark(Stream of) : stream(of) {}
-  Stream stream;
+  explicit Mark(Stream of) : stream(of), captures(stand_in::captures(of)) {}
+  Stream stream, captures;
 };
 
 class StandIn final : public Backend {
@@ -50,8 +50,15 @@ class StandIn final : public Backend {
   Stream side_stream(int device) override { return &side_streams_[static_cast<std::size_t>(device)]; }
   void synchronize(Stream stream) override { stand_in::synchronize(stream); }
   std::unique_ptr<StreamMark> mark(Stream stream) override { return std::make_unique<Mark>(stream); }
-  void wait_for(Stream, const StreamMark& mark) override {
-    stand_in::synchronize(static_cast<const Mark&>(mark).stream);
+  void wait_for(Stream stream, const StreamMark& mark) override {
+    const Mark& behind = static_cast<const Mark&>(mark);
+    const Stream capturing = stand_in::captures(stream);
+    if (behind.captures == nullptr) {
+      if (capturing != nullptr) fail("captured work waits for work that is not captured");
+      return stand_in::synchronize(behind.stream);
+    }
+    if (capturing == nullptr) stream->joins = behind.captures;
+    behind.stream->is_joined = true;  // later work on it clears that
   }
   void copy(Stream stream, void* to, const void* from, std::size_t bytes) override {
     stand_in::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
@@ -66,9 +73,11 @@ class StandIn final : public Backend {
     std::memcpy(to, from, bytes);
   }
   void copy_out_later(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    if (stand_in::captures(stream) != nullptr) throw_host_memory_captured();
     copy(stream, to, from, bytes);
   }
   void copy_in_later(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    if (stand_in::captures(stream) != nullptr) throw_host_memory_captured();
     copy(stream, to, from, bytes);
   }
   bool pin(void*, std::size_t) override { return true; }
@@ -83,9 +92,16 @@ class StandIn final : public Backend {
     stream->captured.emplace();
   }
   std::unique_ptr<StreamGraph> end_capture(Stream stream) override {
+    bool all_joined = true;
+    for (CUstream_st& side : side_streams_)
+      if (side.joins == stream) {
+        all_joined = all_joined && std::exchange(side.is_joined, true);
+        side.joins = nullptr;
+      }
     const std::lock_guard lock(stream->mutex);
     auto work = std::exchange(stream->captured, {});
     expect(work.has_value(), "the work of a stream was not captured");
+    if (!all_joined) fail("a capture ends before the stream waits for the work of another that it has");
     return std::make_unique<Work>(std::move(*work));
   }
 

@@ -6,7 +6,17 @@
 
 namespace lacuna::cuda::stand_in {
 
+Stream captures(Stream stream) {
+  if (stream->joins != nullptr) return stream->joins;
+  const std::lock_guard lock(stream->mutex);
+  return stream->captured ? stream : nullptr;
+}
+
 void enqueue(Stream stream, std::function<void()> work) {
+  if (stream->joins != nullptr) {
+    stream->is_joined = false;
+    stream = stream->joins;
+  }
   {
     const std::lock_guard lock(stream->mutex);
     if (stream->captured) return stream->captured->push_back(std::move(work));
@@ -16,6 +26,7 @@ void enqueue(Stream stream, std::function<void()> work) {
 }
 
 void synchronize(Stream stream) {
+  if (stream->joins != nullptr) throw_waits_while_captured();
   const std::lock_guard lock(stream->mutex);
   if (stream->captured) throw_waits_while_captured();
   std::deque<std::function<void()>> work = std::exchange(stream->work, {});

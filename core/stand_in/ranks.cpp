@@ -2,9 +2,13 @@
 #include "core/backend.h"
 #include "core/communicator.h"
 #include "core/device_ranks.h"
+#include "core/stand_in/queue.h"
 
+#include <functional>
 #include <memory>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace lacuna::cuda {
 namespace {
@@ -17,16 +21,22 @@ class StandInRanks final : public Communicator {
   int size() const override { return host_->size(); }
   Device device() const override { return device_; }
   Communicator& host() override { return *host_; }
-  void broadcast(std::span<std::byte> bytes, int root) override { after_work().broadcast(bytes, root); }
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    queue([=](Communicator& host) { host.broadcast(bytes, root); });
+  }
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    after_work().all_gather(mine, all);
+    queue([=](Communicator& host) { host.all_gather(mine, all); });
   }
   using Communicator::all_to_all;
   void all_to_all(std::span<const std::byte> send, std::span<const Section> to, std::span<std::byte> receive,
                   std::span<const Section> from) override {
-    after_work().all_to_all(send, to, receive, from);
+    queue([=, to = std::vector(to.begin(), to.end()), from = std::vector(from.begin(), from.end())](
+              Communicator& host) { host.all_to_all(send, to, receive, from); });
   }
-  void barrier() override { after_work().barrier(); }
+  void barrier() override {
+    backend(device_).synchronize(stream_of(device_));
+    host_->barrier();
+  }
   std::unique_ptr<Communicator> duplicate() override {
     return std::make_unique<StandInRanks>(device_, host_->duplicate());
   }
@@ -34,10 +44,13 @@ class StandInRanks final : public Communicator {
   void abort(int code) override { host_->abort(code); }
 
  private:
-  /// The host's communicator, once the queued work on the data to send is done.
-  Communicator& after_work() const {
-    backend(device_).synchronize(stream_of(device_));
-    return *host_;
+  /// Communicates once the queued work on the data to send is done; what is captured does at each replay.
+  void queue(std::function<void(Communicator&)> operation) const {
+    const Stream stream = stream_of(device_);
+    if (stand_in::captures(stream) != nullptr)
+      return stand_in::enqueue(stream, [host = host_.get(), operation = std::move(operation)] { operation(*host); });
+    backend(device_).synchronize(stream);
+    operation(*host_);
   }
 
   Device device_;

@@ -43,8 +43,20 @@ class CausalLm final : public Task {
 
   SampleFields targets() const override { return {token_labels(tokens_)}; }
 
+  Batch prepared(Batch batch) const override {
+    const SequencesPtr sequences = sequences_of(Inputs(batch));
+    next_labels(*sequences, batch.take("labels"), Device::cpu).add_to(batch);
+    return batch;
+  }
+  bool is_read_by_kernels(std::string_view field) const override {
+    return LabelledTokens::has(field) || is_copied_by_models(field);
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
-    LabelledTokens next = next_labels(*sequences_of(batch), batch.take("labels").tensor(), model.context().device);
+    const Device device = model.context().device;
+    std::optional<LabelledTokens> given = LabelledTokens::take(batch, device);
+    LabelledTokens next =
+        given ? std::move(*given) : next_labels(*sequences_of(batch), batch.take("labels").tensor(), device);
     batch.set("rows", std::move(next.rows));
     Outputs outputs = model.forward(std::move(batch));
     const LinearCrossEntropy loss{.label_smoothing = mode == TaskMode::train ? label_smoothing_ : 0,

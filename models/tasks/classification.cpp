@@ -73,20 +73,27 @@ class Classification final : public Task {
 
   SampleFields targets() const override { return {class_field(classes_)}; }
 
-  bool reads_by_kernels() const override {
-    return !binary_ && !class_weights_.any() && std::ranges::all_of(metrics(), counts_on_device);
+  Batch prepared(Batch batch) const override {
+    if (has_targets()) batch.set("targets", targets_of(batch["labels"]));
+    return batch;
+  }
+  bool is_read_by_kernels(std::string_view field) const override {
+    return field == "labels" || field == "targets" || is_copied_by_models(field);
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
-    Variable labels = batch.take("labels");
+    Variable labels = batch.take("labels"), targets;
+    if (batch.contains("targets")) targets = batch.take("targets");
     Variable logits = model.forward(std::move(batch)).take("logits");
     Variable placed = class_targets(logits, labels);
     TaskResult result;
     count(logits.tensor(), placed.tensor(), result);
     if (mode == TaskMode::evaluate) show(logits.tensor(), labels.tensor());
-    if (mode == TaskMode::train && (binary_ || class_weights_.any())) {
+    if (mode == TaskMode::train && has_targets()) {
       placed = {};
-      result.loss = loss_of_targets(std::move(logits), std::move(labels));
+      if (!targets.defined()) targets = Variable(targets_of(labels.tensor()));
+      labels = {};
+      result.loss = loss_of_targets(std::move(logits), std::move(targets));
     } else {
       labels = {};
       result.loss = cross_entropy(std::move(logits), std::move(placed), mode == TaskMode::train ? label_smoothing_ : 0);
@@ -118,21 +125,23 @@ class Classification final : public Task {
       count_on_host(logits.device(), sums, result);
   }
 
-  /// The training loss, where it has other targets than `labels`. They are made where the labels lie.
-  Variable loss_of_targets(Variable logits, Variable labels) const {
+  /// Whether the training loss has other targets than `labels`.
+  bool has_targets() const { return binary_ || class_weights_.any(); }
+  /// These, f32 [N, C], where the labels lie.
+  Tensor targets_of(const Tensor& labels) const {
+    return binary_ ? binary_targets(labels, classes_, label_smoothing_, target_threshold_)
+                   : class_weights_.targets(labels, label_smoothing_);
+  }
+  Variable loss_of_targets(Variable logits, Variable targets) const {
+    Tensor there = on_device(targets.tensor(), logits.device());
+    targets = {};
     if (binary_) {
-      const Tensor targets =
-          on_device(binary_targets(labels.tensor(), classes_, label_smoothing_, target_threshold_), logits.device());
-      labels = {};
-      const BinaryCrossEntropy mean{class_weights_.values(targets.device())};  // over all elements
-      Variable loss = apply(mean, std::move(logits), Variable(targets));
+      const BinaryCrossEntropy mean{class_weights_.values(there.device())};  // over all elements
+      Variable loss = apply(mean, std::move(logits), Variable(std::move(there)));
       return sum_classes_ ? static_cast<double>(classes_) * std::move(loss) : std::move(loss);
     }
-    const DType type = logits.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    const Tensor targets =
-        on_device(class_weights_.targets(labels.tensor(), label_smoothing_).to(type), logits.device());
-    labels = {};
-    return cross_entropy(std::move(logits), Variable(targets));
+    if (logits.dtype() == DType::f64) there = there.to(DType::f64);
+    return cross_entropy(std::move(logits), Variable(std::move(there)));
   }
 
   std::int64_t classes_;

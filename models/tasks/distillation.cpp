@@ -204,6 +204,17 @@ class Distillation final : public Task {
                         both_lists(teacher.labels, data().classes))};
   }
 
+  Batch prepared(Batch batch) const override {
+    const Tensor& images = batch["images"];
+    if (!teacher_.model || images.dtype() == DType::u8) return batch;  // a kernel normalises pixels
+    const Tensor taught = renormalised(images, student_images_, teacher_.images, images.device());
+    if (taught.raw() != images.raw()) batch.set("teacher_images", taught);
+    return batch;
+  }
+  bool is_read_by_kernels(std::string_view field) const override {
+    return field == "labels" || field == "teacher_images" || is_copied_by_models(field);
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     Variable labels = batch.take("labels");
     TaskResult result;
@@ -240,7 +251,7 @@ class Distillation final : public Task {
 
  private:
   /// The teacher's logits for the batch as the student sees it.
-  Tensor teacher_logits(const Inputs& batch, const Model& student) const {
+  Tensor teacher_logits(Inputs& batch, const Model& student) const {
     const NoGrad no_grad;
     prepare(student);
     Inputs inputs;
@@ -251,9 +262,10 @@ class Distillation final : public Task {
       if (batch.contains("image_mixes")) inputs.set("image_mixes", batch.at("image_mixes"));
       return teacher_.model->forward(std::move(inputs)).take("logits").tensor();
     }
-    inputs.set("images",
-               Variable(renormalised(images.tensor(), student_images_, teacher_.images, student.context().device),
-                        false, "images"));
+    const Tensor taught = batch.contains("teacher_images")
+                              ? batch.take("teacher_images").tensor()
+                              : renormalised(images.tensor(), student_images_, teacher_.images, student.context().device);
+    inputs.set("images", Variable(taught, false, "images"));
     return teacher_.model->forward(std::move(inputs)).take("logits").tensor();
   }
   Variable distance(Variable logits, const Tensor& taught) const {

@@ -64,10 +64,26 @@ class MaskedLm final : public Task {
     return {{.name = std::string(sample_draw), .dtype = DType::i64, .shape = {}, .below = std::int64_t{1} << 31}};
   }
 
+  Batch prepared(Batch batch) const override {
+    Inputs inputs(batch);
+    const Variable labels = labels_of(inputs, Device::cpu);
+    batch.set("tokens", inputs.at("tokens").tensor());
+    for (const std::string_view used : {sample_draw, std::string_view("labels")})
+      if (batch.contains(used)) batch.take(used);
+    labelled_tokens(labels, Device::cpu).add_to(batch);
+    return batch;
+  }
+  bool is_read_by_kernels(std::string_view field) const override {
+    return LabelledTokens::has(field) || is_copied_by_models(field);
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     const Device device = model.context().device;
-    const Variable labels = labels_of(batch, device);
-    LabelledTokens labelled = labelled_tokens(labels, device, most_hidden(labels.tensor().count()));
+    std::optional<LabelledTokens> given = LabelledTokens::take(batch, device);
+    LabelledTokens labelled = given ? std::move(*given) : [&] {
+      const Variable labels = labels_of(batch, device);
+      return labelled_tokens(labels, device, most_hidden(labels.tensor().count()));
+    }();
     batch.set("rows", std::move(labelled.rows));
     Outputs outputs = model.forward(std::move(batch));
     TaskResult result;

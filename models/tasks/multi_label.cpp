@@ -56,6 +56,10 @@ class MultiLabel final : public Task {
     return {{.name = "labels", .kind = FieldKind::label, .dtype = DType::f32, .shape = {classes_}}};
   }
 
+  bool is_read_by_kernels(std::string_view field) const override {
+    return field == "labels" || is_copied_by_models(field);
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     Variable labels = batch.take("labels");
     Variable logits = model.forward(std::move(batch)).take("logits");

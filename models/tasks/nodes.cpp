@@ -49,6 +49,10 @@ class Nodes : public Task {
   SampleFields targets() const final { return node_targets(classes_, several_); }
   double weight(const Batch& batch, TaskMode) const final { return static_cast<double>(batch["nodes"].count()); }
 
+  bool is_read_by_kernels(std::string_view field) const final {
+    return field == "labels" || field == "nodes" || field == "features";
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const final {
     const Tensor labels = batch.take("labels").tensor(), nodes = batch.take("nodes", model.context().device).tensor();
     if (nodes.count() == 0) reject("the split of the graph has no nodes with labels: expected one or more");

@@ -48,6 +48,10 @@ class Probe final : public Task {
 
   SampleFields targets() const override { return {class_field(classes_)}; }
 
+  bool is_read_by_kernels(std::string_view field) const override {
+    return field == "labels" || is_copied_by_models(field);
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode) const override {
     Variable labels = batch.take("labels");
     Outputs outputs = model.forward(std::move(batch));

@@ -25,6 +25,10 @@ class Regression final : public Task {
     return {{.name = "labels", .dtype = DType::f32, .shape = outputs_ == 1 ? Shape{} : Shape{outputs_}}};
   }
 
+  bool is_read_by_kernels(std::string_view field) const override {
+    return field == "labels" || is_copied_by_models(field);
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode) const override {
     const Variable labels = batch.take("labels");
     Variable predictions = model.forward(std::move(batch)).take("logits");

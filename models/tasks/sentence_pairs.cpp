@@ -40,6 +40,15 @@ Inputs joined(Inputs batch, const SampleFields& fields) {
   return all;
 }
 
+/// A batch in which the second texts lie behind the first ones already.
+Batch joined_batch(Batch batch, const SampleFields& fields) {
+  const Inputs all = joined(Inputs(batch), fields);
+  for (const auto& [name, tensor] : Batch(batch))
+    if (name.starts_with("pair_")) batch.take(name);
+  for (const auto& [name, variable] : all) batch.set(name, variable.tensor());
+  return batch;
+}
+
 SampleFields pair_fields(const SampleFields& fields) {
   SampleFields pairs;
   for (SampleField field : fields) {
@@ -52,8 +61,8 @@ SampleFields pair_fields(const SampleFields& fields) {
 
 /// Unit vectors of the first and the second texts, [N, C] each.
 std::pair<Variable, Variable> embed(Model& model, Inputs batch) {
-  Variable unit =
-      apply(L2Normalize{}, model.forward(joined(std::move(batch), model.inputs())).take("embeddings"));  // [2 N, C]
+  if (batch.contains("pair_offsets")) batch = joined(std::move(batch), model.inputs());
+  Variable unit = apply(L2Normalize{}, model.forward(std::move(batch)).take("embeddings"));  // [2 N, C]
   const std::int64_t count = unit.shape()[0] / 2;
   Variable first = slice(unit, 0, 0, count);
   return {std::move(first), slice(std::move(unit), 0, count, 2 * count)};
@@ -88,6 +97,11 @@ class SentenceSimilarity final : public Task {
     SampleFields fields = pair_fields(inputs_);
     fields.push_back({.name = "labels", .dtype = DType::f32, .shape = {}});
     return fields;
+  }
+
+  Batch prepared(Batch batch) const override { return joined_batch(std::move(batch), inputs_); }
+  bool is_read_by_kernels(std::string_view field) const override {
+    return field == "labels" || is_copied_by_models(field);
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode) const override {
@@ -132,6 +146,9 @@ class Contrastive final : public Task {
         scale_(options.scale) {}
 
   SampleFields targets() const override { return pair_fields(inputs_); }
+
+  Batch prepared(Batch batch) const override { return joined_batch(std::move(batch), inputs_); }
+  bool is_read_by_kernels(std::string_view field) const override { return is_copied_by_models(field); }
 
   TaskResult run(Model& model, Inputs batch, TaskMode) const override {
     auto [first, second] = embed(model, std::move(batch));

@@ -3,12 +3,25 @@
 #include "nn/functional.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
 namespace lacuna {
 
 Variable LabelledTokens::loss(Variable mean) const { return count > 0 ? std::move(mean) : 0.0 * std::move(mean); }
+
+void LabelledTokens::add_to(Batch& batch) const {
+  batch.set("rows", rows.tensor());
+  batch.set("row_labels", labels.tensor());
+  batch.set("row_count", Tensor::from(std::span(&count, 1), {1}));
+}
+
+std::optional<LabelledTokens> LabelledTokens::take(Inputs& batch, Device device) {
+  if (!batch.contains("row_count")) return {};
+  const std::int64_t count = *batch.take("row_count").tensor().data<const std::int64_t>();
+  return LabelledTokens{batch.take("rows", device), batch.take("row_labels", device), count};
+}
 
 std::int64_t count_labelled(const Tensor& labels) {
   if (labels.device() == Device::meta) return labels.count();

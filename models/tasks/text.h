@@ -19,6 +19,13 @@ struct LabelledTokens {
 
   /// The mean loss of the rows; 0 where none has a label.
   Variable loss(Variable mean) const;
+
+  /// Adds them to a prepared batch (Task::prepared), on the host as they are.
+  void add_to(Batch& batch) const;
+  /// Takes them from a prepared batch, on `device`; nothing: it has none.
+  static std::optional<LabelledTokens> take(Inputs& batch, Device device);
+  /// Whether `field` is one that add_to adds and kernels read.
+  static bool has(std::string_view field) { return field == "rows" || field == "row_labels"; }
 };
 
 /// `labels`: i64, of each token or `no_label`. The results are on `device`. On `meta`, where labels have no values, the

@@ -66,10 +66,31 @@ class TokenClassification final : public Task {
     return {labels};
   }
 
+  Batch prepared(Batch batch) const override {
+    const SequencesPtr sequences = sequences_of(Inputs(batch));
+    const Tensor labels = batch.take("labels");
+    labelled_tokens(Variable(labels), Device::cpu).add_to(batch);
+    const std::vector<std::int64_t> sentences = labelled_ends(*sequences, labels);
+    batch.set("sentences", Tensor::from(std::span(sentences), {std::ssize(sentences)}));
+    return batch;
+  }
+  bool is_read_by_kernels(std::string_view field) const override {
+    return LabelledTokens::has(field) || is_copied_by_models(field);
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
-    const Variable of_tokens = batch.take("labels");
-    LabelledTokens labelled = labelled_tokens(of_tokens, model.context().device);
-    const std::vector<std::int64_t> sentences = labelled_ends(*sequences_of(batch), of_tokens.tensor());
+    const Device device = model.context().device;
+    std::optional<LabelledTokens> given = LabelledTokens::take(batch, device);
+    std::vector<std::int64_t> sentences;
+    LabelledTokens labelled = given ? std::move(*given) : [&] {
+      const Variable of_tokens = batch.take("labels");
+      sentences = labelled_ends(*sequences_of(batch), of_tokens.tensor());
+      return labelled_tokens(of_tokens, device);
+    }();
+    if (given) {
+      const Tensor ends = batch.take("sentences").tensor();
+      sentences.assign(ends.data<const std::int64_t>(), ends.data<const std::int64_t>() + ends.count());
+    }
     batch.set("rows", std::move(labelled.rows));
     Variable logits = model.forward(std::move(batch)).take("logits");
     Variable labels = class_targets(logits, labelled.labels);

@@ -1,5 +1,6 @@
 #include "ops/arithmetic/reduce.h"
 
+#include "ops/arithmetic/factor.h"
 #include "ops/arithmetic/reduce_kernels.h"
 #include "ops/kernels/rowwise.h"
 
@@ -73,12 +74,13 @@ const RegisterKernel cpu_sum_repetitions{sum_repetitions, DeviceKind::cpu, [](co
                                          }};
 
 const RegisterKernel cpu_add_to_sums{add_to_sums, DeviceKind::cpu,
-                                     [](double factor, const Tensor& x, const Tensor& sums) {
+                                     [](const Factor& factor, const Tensor& x, const Tensor& sums) {
+                                       const double times = factor.item();
                                        with_float_type(x.dtype(), [&]<class T>(Type<T>) {
                                          const T* const in = x.data<const T>();
                                          double* const to = sums.data<double>();
                                          for (std::int64_t i = 0; i < sums.count(); ++i)
-                                           to[i] += factor * static_cast<double>(to_compute(in[i]));
+                                           to[i] += times * static_cast<double>(to_compute(in[i]));
                                        });
                                      }};
 

@@ -52,7 +52,9 @@ struct AddOneByOne {
   AddToSums what;
   LACUNA_DEVICE void operator()(const Block<AddOneByOne>& block) const {
     const std::int64_t i = block.global_thread();
-    if (i < what.count) what.sums[i] += what.factor * static_cast<double>(to_compute(static_cast<const T*>(what.x)[i]));
+    if (i >= what.count) return;
+    const double factor = what.times == nullptr ? what.factor : what.factor * *what.times;
+    what.sums[i] += factor * static_cast<double>(to_compute(static_cast<const T*>(what.x)[i]));
   }
 };
 

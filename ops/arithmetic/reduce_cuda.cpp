@@ -2,6 +2,7 @@
 
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "ops/arithmetic/factor.h"
 #include "ops/arithmetic/reduce_kernels.h"
 
 namespace lacuna {
@@ -23,10 +24,13 @@ const RegisterKernel cuda_spread{
     }};
 
 const RegisterKernel cuda_add_to_sums{
-    add_to_sums, DeviceKind::cuda, [](double factor, const Tensor& x, const Tensor& sums) {
-      cuda::add_to_sums(
-          stream_of(sums.device()), x.dtype(),
-          {.x = x.data<const std::byte>(), .sums = sums.data<double>(), .count = sums.count(), .factor = factor});
+    add_to_sums, DeviceKind::cuda, [](const Factor& factor, const Tensor& x, const Tensor& sums) {
+      cuda::add_to_sums(stream_of(sums.device()), x.dtype(),
+                        {.x = x.data<const std::byte>(),
+                         .sums = sums.data<double>(),
+                         .count = sums.count(),
+                         .factor = factor.value,
+                         .times = factor.times()});
     }};
 
 const RegisterKernel cuda_sum_repetitions{

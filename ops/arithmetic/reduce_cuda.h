@@ -26,12 +26,13 @@ struct SumInOrder {
 };
 void sum_in_order(Stream stream, DType type, const SumInOrder& what);
 
-/// sums[i] += factor · x[i].
+/// sums[i] += factor · *times · x[i].
 struct AddToSums {
   const void* x;  // [count] of `type`, or of f64
   double* sums;   // [count]
   std::int64_t count;
   double factor;
+  const double* times;  // []; null: 1
 };
 void add_to_sums(Stream stream, DType type, const AddToSums& what);
 

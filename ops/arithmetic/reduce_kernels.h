@@ -8,6 +8,7 @@
 namespace lacuna {
 
 class Tensor;
+struct Factor;  // ops/arithmetic/factor.h
 
 /// Elements that `sum_elements` adds in the compute type before it goes on in f64.
 inline constexpr std::int64_t sum_run = 4096;
@@ -23,6 +24,6 @@ inline constinit Kernel<void(double factor, const Tensor& dy, const Tensor& dx)>
 inline constinit Kernel<void(const Tensor& x, const Tensor& y)> sum_repetitions{"sum_over_leading"};
 
 /// sums[i] += factor · x[i]. x: [n] of any floating type; sums: f64 [n].
-inline constinit Kernel<void(double factor, const Tensor& x, const Tensor& sums)> add_to_sums{"running sum"};
+inline constinit Kernel<void(const Factor& factor, const Tensor& x, const Tensor& sums)> add_to_sums{"running sum"};
 
 }  // namespace lacuna

@@ -114,6 +114,7 @@ struct Outcome {
   std::map<std::string, std::vector<double>> weights;
   std::vector<double> losses;  // of the steps and evaluations, and the norms of gradients
   std::optional<Evaluation> last;
+  std::int64_t captured = 0;  // steps
   bool operator==(const Outcome&) const = default;
 };
 
@@ -123,6 +124,7 @@ Outcome train(Run& run) {
       {.after_step =
            [&](const StepResult& result, double, double) {
              outcome.losses.insert(outcome.losses.end(), {result.loss, result.gradient_norm, result.totals.loss_sum});
+             outcome.captured += run.trainer->captured_bytes() > 0 ? 1 : 0;
            },
        .after_epoch =
            [&](const EpochResult& epoch) {
@@ -149,6 +151,7 @@ void check_ranks(const Case& c, int size) {
     CHECK(got.losses == expected.losses);
     CHECK(got.last == expected.last);
     CHECK(got.weights == expected.weights);
+    CHECK(got.captured == (c.on_cuda ? 4 : 0));  // of six; two come before the first
   });
 }
 
@@ -295,7 +298,7 @@ TEST_CASE("ranks: on cuda they have the bits of one process, too") {
     std::vector<Outcome> synchronized(2);
     test::run_ranks(2, [&](Communicator& ranks) {
       Run run(in_parts, ranks, 1);
-      train(run);
+      CHECK(train(run).captured == 4);
       check_part_of(run.weights(), expected.weights);
       Run resnet(cases[2], ranks, 1);
       synchronized[static_cast<std::size_t>(ranks.rank())] = train(resnet);

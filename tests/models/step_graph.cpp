@@ -24,7 +24,7 @@ using namespace test;
 struct Loss final : Task {
   Loss() : Task({}) {}
   SampleFields targets() const override { return {{.name = "labels", .dtype = DType::i64, .shape = {}, .below = 5}}; }
-  bool reads_by_kernels() const override { return true; }
+  bool is_read_by_kernels(std::string_view) const override { return true; }
   TaskResult run(Model& model, Inputs batch, TaskMode) const override {
     Variable labels = batch.take("labels");
     return {.loss = cross_entropy(model.forward(std::move(batch)).take("logits"), std::move(labels)), .sums = {}};

@@ -3,6 +3,8 @@
 #include "core/error.h"
 #include "tests/apps/train/train_run.h"
 
+#include <fmt/core.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -143,6 +145,20 @@ TEST_CASE("cuda: a plan counts what a captured step holds longer than others: it
           not_captured.at("memory").at("peak").get<std::int64_t>() + inputs);
     CHECK(captured.at("peak_in_evaluation") == not_captured.at("peak_in_evaluation"));
   }
+}
+
+TEST_CASE("cuda: a run within a budget is captured, with the bits of one that is not, and its peak is within the plan") {
+  const StandIn stand_in;
+  const TemporaryFolder folder(resnet);
+  const auto planned = run(folder, {"plan", "-c", "c.yaml", "train.device=cuda", "memory.policy=exact", "--json", "-"})
+                           .json().at("memory").at("peak").get<std::int64_t>();
+  const std::string budget = fmt::format("memory.budget={}B", planned * 95 / 100);
+  for (const std::string graph : {"true", "false"})
+    run(folder, train({"output.dir=" + graph, "train.device=cuda", "train.epochs=2", "train.graph=" + graph,
+                       "memory.policy=auto", budget}));
+  CHECK(noted(folder / "true") == noted(folder / "false"));
+  check_same_checkpoint(folder, "true", "false");
+  CHECK(read_json(folder / "true/summary.json")["memory"]["peak"].get<std::int64_t>() <= planned * 95 / 100);
 }
 
 TEST_CASE("cuda: runs go on on the CPU and back, and eval and predict read both") {

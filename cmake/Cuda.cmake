@@ -168,5 +168,7 @@ if(cuda_found)
   add_library(lacuna_cuda MODULE ${cuda_backend} $<TARGET_OBJECTS:lacuna_cuda_libraries>
                                  $<TARGET_OBJECTS:lacuna_cuda_registrations> $<TARGET_OBJECTS:lacuna_cuda_kernels>)
   target_link_libraries(lacuna_cuda PRIVATE lacuna lacuna_flags lacuna_cudart)
+  list(JOIN LACUNA_CUDA_ARCHITECTURES "," cuda_code)
+  target_compile_definitions(lacuna_cuda PRIVATE LACUNA_CUDA_CODE="${cuda_code}")
   set_target_properties(lacuna_cuda PROPERTIES LINKER_LANGUAGE CXX INSTALL_RPATH $ORIGIN)
 endif()

@@ -1,5 +1,6 @@
 #include "core/backend.h"
 
+#include "core/allocator.h"
 #include "core/error.h"
 #include "core/library_folder.h"
 
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 namespace lacuna {
@@ -166,7 +168,11 @@ void wait_for(Device device, const StreamMark& mark) {
   own.wait_for(own.stream(device.index), mark);
 }
 
-void cuda::throw_launch_failed(const char* reason) { fail("a kernel could not be started: {}", reason); }
+void cuda::throw_launch_failed(const char* reason) {
+  // CUDA loads the code of a kernel when it is first started, perhaps after tensors have taken all memory.
+  if (std::string_view(reason) == "out of memory") throw_out_of_memory(0, "by CUDA, for a kernel's code", Device::cuda);
+  fail("a kernel could not be started: {}", reason);
+}
 
 void cuda::throw_waits_while_captured() {
   fail("the host waits for the device within a step, which cannot be captured then");

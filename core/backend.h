@@ -50,6 +50,8 @@ class Backend {
   virtual Stream stream(int device) = 0;
   /// A second stream of the device, for copies that overlap with its kernels.
   virtual Stream side_stream(int device) = 0;
+  /// A third one, for batches that are copied ahead. It has no part in captures.
+  virtual Stream input_stream(int device) = 0;
   virtual void synchronize(Stream stream) = 0;
   virtual std::unique_ptr<StreamMark> mark(Stream stream) = 0;
   /// Work queued on `stream` from here on begins after the work of `mark`.

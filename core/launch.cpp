@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/library_folder.h"
+#include "core/local_ranks.h"
 
 #include <dlfcn.h>
 
@@ -15,13 +16,16 @@
 namespace lacuna {
 namespace {
 
+constexpr std::string_view own_launcher = "lacuna train --gpus";
+
 struct Launcher {
   std::string_view name;
   const char *rank, *ranks;  // names of environment variables
 };
-/// Known launchers, inner ones first, since srun may start mpirun. The SLURM variables are those of a job step; a batch
+/// Known launchers, inner ones first, since srun may start mpirun, and a script of its job `lacuna train --gpus`. The SLURM variables are those of a job step; a batch
 /// script has different ones.
-constexpr std::array launchers{Launcher{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+constexpr std::array launchers{Launcher{own_launcher, local_rank, local_ranks},
+                               Launcher{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                Launcher{"MPICH", "PMI_RANK", "PMI_SIZE"},
                                Launcher{"SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
 
@@ -88,6 +92,11 @@ MpiLibrary find_mpi() {
 std::unique_ptr<Communicator> open_ranks(double timeout) {
   const Launch launch = read_launch();
   if (launch.ranks == 1) return single_process().duplicate();
+  if (launch.launcher == own_launcher) {
+    const char* const folder = std::getenv(local_folder);
+    if (folder == nullptr) reject("{}: expected the folder in which the ranks meet, since {} is set", local_folder, local_rank);
+    return join_local_ranks(folder, launch.rank, launch.ranks, timeout);
+  }
   const std::filesystem::path file = library_file();
   if (file.empty()) reject("{} started {} processes, and {}", launch.launcher, launch.ranks, how_to_build);
   void* const library = load(file);

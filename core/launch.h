@@ -1,4 +1,4 @@
-// Rank and process count from the launcher (mpirun, srun), and the communication library, which is loaded only in a
+// Rank and process count from the launcher (mpirun, srun, lacuna train --gpus), and the communication library, which is loaded only in a
 // process that a launcher started.
 #pragma once
 

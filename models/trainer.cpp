@@ -1,5 +1,6 @@
 #include "models/trainer.h"
 
+#include "autograd/policies/adaptive.h"
 #include "core/collectives.h"
 
 #include <algorithm>
@@ -210,6 +211,7 @@ std::int64_t Trainer::resume(const std::filesystem::path& folder) {
 
 bool Trainer::run(const TrainerEvents& events) {
   Loader loader(train(), loader_options());
+  next_.reset();
   bool evaluated = false;
   while ((evaluated = evaluate_if_due(events)) && !at_end() && !is_stopped(events)) take_step(loader, events);
   return evaluated && at_end();
@@ -220,13 +222,29 @@ bool Trainer::is_stopped(const TrainerEvents& events) const {
   return state_.ranks.size() == 1 ? mine : largest_of_ranks(state_.ranks, mine ? 1 : 0) > 0;
 }
 
+Trainer::Work Trainer::next_work(Loader& loader) const {
+  Batch batch = *loader.next();
+  std::vector<DamagedFile> damaged = std::exchange(batch.damaged, {});
+  Work work = work_of(split_batch(std::move(batch), options_.accumulate));
+  work.damaged = std::move(damaged);
+  return work;
+}
+
 void Trainer::take_step(Loader& loader, const TrainerEvents& events) {
   const Clock::time_point start = Clock::now();
   const double rate = learning_rate();
-  Batch batch = *loader.next();
-  std::vector<DamagedFile> replaced = std::exchange(batch.damaged, {});
+  Work work = next_ ? *std::exchange(next_, {}) : next_work(loader);
+  const std::vector<DamagedFile> replaced = std::exchange(work.damaged, {});
   if (events.before_step) events.before_step();
-  StepResult result = step(split_batch(std::move(batch), options_.accumulate), progress_.step, rate, events.hooks);
+  const bool is_last = progress_.totals.samples + 2 * train().size() > train().samples() ||
+                       (options_.steps > 0 && progress_.step + 1 >= options_.steps);
+  // An adaptive policy decides before each step whether it calibrates on the batch.
+  const auto meanwhile = [&] {
+    if (is_last || captured_bytes() == 0 || adaptive_of(state_.policy) != nullptr) return;
+    next_ = next_work(loader);
+    send_ahead(*next_);
+  };
+  StepResult result = step(std::move(work), progress_.step, rate, events.hooks, meanwhile);
   result.replaced = of_all_ranks(replaced, state_.ranks);
   if (!result.finite()) {
     if (events.nonfinite) events.nonfinite(result);

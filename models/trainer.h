@@ -188,11 +188,17 @@ class Trainer {
   struct Graph;  // a captured step
   /// How a step is run, in ascending order of what has to be the same as before. Ranks run it in the least way of all.
   enum class Way : std::uint8_t { queued, captured, replayed };
+  /// The micro-batches of a step, as the host has them ready.
+  struct Work {
+    std::vector<Batch> batch{};     // prepared, where steps are captured
+    std::vector<double> weights{};  // of the micro-batches
+    bool is_sent = false;           // copied to the device ahead
+    std::vector<DamagedFile> damaged{};
+  };
   /// What the ranks agree about before a step.
   struct Agreement {
     Way way;
-    std::vector<double> weights;  // of this rank's micro-batches
-    std::vector<double> shares;   // of that of the whole batch of all ranks; zeros where nothing weighs
+    std::vector<double> shares;  // of each micro-batch in the weight of the whole batch of all ranks; zeros: of 0
   };
 
   const Batches& train() const;
@@ -201,7 +207,11 @@ class Trainer {
   /// Whether the gradient of a part says anything.
   bool shows_something(const Batch& part) const;
   /// `wish`: how this rank would run the step.
-  Agreement agree(std::vector<double> weights, Way wish) const;
+  Agreement agree(std::span<const double> weights, Way wish) const;
+  Work work_of(std::vector<Batch> batch) const;
+  /// `meanwhile` is called while the device works, before the host waits for it; may be null.
+  StepResult step(Work work, std::int64_t number, double learning_rate, const StepHooks& hooks,
+                  const std::function<void()>& meanwhile);
   TaskResult result_of(Batch batch);
   /// Queues the work of a step on the device: forward, backward, exchange, clip, update. `weights` and `shares`: of the
   /// micro-batches, in running totals, and in loss and gradient. `clock`: the step's number on the device, of a step
@@ -228,8 +238,10 @@ class Trainer {
   /// Captures the step on all ranks, or says why not in result.not_captured and returns false.
   bool capture(const std::vector<Batch>& batch, const StepHooks& hooks, StepResult& result);
   /// Runs the captured step.
-  void replay(const std::vector<Batch>& batch, const Agreement& agreed, std::int64_t number, double learning_rate,
-              StepResult& result);
+  void replay(const Work& work, const Agreement& agreed, std::int64_t number, double learning_rate,
+              const std::function<void()>& meanwhile, StepResult& result);
+  /// Copies the inputs of the next step beside the work of this one, if that is captured with the same shapes.
+  void send_ahead(Work& next);
   /// The batch with tensors on the model's device in place of those that kernels read.
   std::vector<Batch> on_device_of(std::vector<Batch> batch) const;
   /// All that a captured step depends on beside what its tensors hold; nothing: the host reads too much of the batch.
@@ -239,6 +251,7 @@ class Trainer {
   /// Evaluates if an epoch or the run is over, or an evaluation within the epoch is due. False if it was stopped.
   bool evaluate_if_due(const TrainerEvents& events);
   void take_step(Loader& loader, const TrainerEvents& events);
+  Work next_work(Loader& loader) const;
   LoaderOptions loader_options() const;
   bool is_better(const Evaluation& evaluation) const;
   bool is_stopped(const TrainerEvents& events) const;
@@ -255,6 +268,7 @@ class Trainer {
   std::unique_ptr<Communicator> device_ranks_;  // of a GPU; null on the CPU, and until the first step
   std::unique_ptr<GradientExchange> exchange_;  // null of one rank, and before the first step
   std::unique_ptr<Graph> graph_;                // null until a step could be captured
+  std::optional<Work> next_;                    // of the next step of an epoch; nothing: the loader has it
 };
 
 }  // namespace lacuna

@@ -37,7 +37,10 @@ struct Trainer::Graph {
     return reinterpret_cast<const std::uint32_t*>(numbers.data<const std::byte>() + at_step * sizeof(double));
   }
   Factor number(std::int64_t i) const { return numbers.leading(i, i + 1).reshape({}); }
+  ~Graph() { forget(); }
   void forget() {
+    if (arrived) wait_for(numbers.device(), *std::exchange(arrived, nullptr));  // its copies write to `ahead`
+    ahead.clear();
     graph.reset();  // first, since it uses the memory of the others
     update.reset();
     totals.reset();
@@ -51,6 +54,9 @@ struct Trainer::Graph {
   bool told = false;                        // why steps are not captured
   Tensor numbers{};                         // f64 [2 + 2 · micro-batches]
   std::vector<Batch> inputs{};              // batches that the captured step reads
+  std::vector<Batch> ahead{};               // the next ones, while that step runs; empty of single steps
+  std::unique_ptr<StreamMark> arrived{};    // behind the copies to `ahead`; null: there are none
+  std::unique_ptr<StreamMark> consumed{};   // behind the last read of `ahead`
   std::unique_ptr<RunningTotals> totals{};  // totals that it adds to
   std::unique_ptr<OptimizerStep> update{};
   std::int64_t saved_bytes = 0;
@@ -154,6 +160,7 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
   std::string problem;
   try {
     step.inputs = on_device_of(batch);
+    if (train_) step.ahead = on_device_of(batch);
     const std::int64_t parts = std::ssize(batch);
     step.totals = std::make_unique<RunningTotals>(task_);
     step.numbers = Tensor::zeros({at_weights + 2 * parts}, DType::f64, device, Purpose::workspace);
@@ -173,6 +180,7 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
     problem = error.what();
   }
   if (exchange_) exchange_->check_order(true);
+  step.consumed = backend(device).mark(stream_of(device));
   if (largest_of_ranks(state_.ranks, problem.empty() ? 0 : 1) == 0) return true;
   state_.optimizer.zero_grad();
   step.forget();
@@ -184,25 +192,46 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
   return false;
 }
 
-void Trainer::replay(const std::vector<Batch>& batch, const Agreement& agreed, std::int64_t number,
-                     double learning_rate, StepResult& result) {
+void Trainer::send_ahead(Work& next) {
+  if (!graph_ || !graph_->graph || graph_->ahead.empty() || signature_of(next.batch) != graph_->signature) return;
   Graph& step = *graph_;
   const Device device = state_.model.context().device;
-  for (const Batch& part : batch) check_numbers(part, task_);
-  for (std::size_t i = 0; i < batch.size(); ++i)
-    for (const auto& [name, tensor] : batch[i])
-      if (task_.is_read_by_kernels(name)) step.inputs[i].at(name).copy_from(tensor);
+  Backend& own = backend(device);
+  const Stream stream = own.input_stream(device.index);
+  own.wait_for(stream, *step.consumed);
+  for (std::size_t i = 0; i < next.batch.size(); ++i)
+    for (const auto& [name, tensor] : next.batch[i])
+      if (task_.is_read_by_kernels(name) && tensor.device() == Device::cpu)
+        own.copy_in(stream, step.ahead[i].at(name).raw(), tensor.data<const std::byte>(),
+                    static_cast<std::size_t>(tensor.bytes()));
+  step.arrived = own.mark(stream);
+  next.is_sent = true;
+}
+
+void Trainer::replay(const Work& work, const Agreement& agreed, std::int64_t number, double learning_rate,
+                     const std::function<void()>& meanwhile, StepResult& result) {
+  Graph& step = *graph_;
+  const Device device = state_.model.context().device;
+  const bool is_there = work.is_sent && step.arrived;  // it was forgotten where the step is captured anew
+  for (const Batch& part : work.batch) check_numbers(part, task_);
+  if (is_there) wait_for(device, *std::exchange(step.arrived, nullptr));
+  for (std::size_t i = 0; i < work.batch.size(); ++i)
+    for (const auto& [name, tensor] : work.batch[i])
+      if (task_.is_read_by_kernels(name))
+        step.inputs[i].at(name).copy_from(is_there ? step.ahead[i].at(name) : tensor);
+  if (is_there) step.consumed = backend(device).mark(stream_of(device));
   std::vector<double> numbers{learning_rate, std::bit_cast<double>(static_cast<std::uint64_t>(number))};
-  numbers.insert(numbers.end(), agreed.weights.begin(), agreed.weights.end());
+  numbers.insert(numbers.end(), work.weights.begin(), work.weights.end());
   numbers.insert(numbers.end(), agreed.shares.begin(), agreed.shares.end());
   backend(device).copy_in(stream_of(device), step.numbers.raw(), numbers.data(), numbers.size() * sizeof(double));
   step.graph->replay();
   for (const Parameter* const parameter : parameters_)
     if (parameter->trainable()) parameter->tensor().bump_version();
   result.saved_bytes = step.saved_bytes;
+  if (meanwhile) meanwhile();
   finish(*step.update, number, result);
   result.totals = step.totals->read_replayed(
-      std::accumulate(agreed.weights.begin(), agreed.weights.end(), 0.0), state_.ranks);
+      std::accumulate(work.weights.begin(), work.weights.end(), 0.0), state_.ranks);
 }
 
 }  // namespace lacuna

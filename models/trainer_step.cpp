@@ -48,19 +48,31 @@ void share_state(MemoryPolicy& policy, Communicator& ranks) {
 }  // namespace
 
 StepResult Trainer::step(std::vector<Batch> batch, std::int64_t number, double learning_rate, const StepHooks& hooks) {
-  StepResult result;
-  state_.ranks.describe("training step");
-  open_exchange();
-  std::vector<double> weights;
-  for (const Batch& part : batch) weights.push_back(task_.weight(part, TaskMode::train));
+  return step(work_of(std::move(batch)), number, learning_rate, hooks, {});
+}
+
+Trainer::Work Trainer::work_of(std::vector<Batch> batch) const {
+  Work work;
+  for (const Batch& part : batch) work.weights.push_back(task_.weight(part, TaskMode::train));
+  work.batch = std::move(batch);
   const Adaptive* const adaptive = adaptive_of(state_.policy);
   const bool calibrates = adaptive != nullptr && adaptive->calibration_due();
   if (captures_steps() && !calibrates && state_.model.context().device.kind == DeviceKind::cuda)
-    for (Batch& part : batch) part = task_.prepared(std::move(part));
-  const Way wish = calibrates ? leave_captured() : way_of(batch, hooks, result);
-  const Agreement agreed = agree(std::move(weights), wish);
+    for (Batch& part : work.batch) part = task_.prepared(std::move(part));
+  return work;
+}
+
+StepResult Trainer::step(Work work, std::int64_t number, double learning_rate, const StepHooks& hooks,
+                         const std::function<void()>& meanwhile) {
+  StepResult result;
+  state_.ranks.describe("training step");
+  open_exchange();
+  const Adaptive* const adaptive = adaptive_of(state_.policy);
+  const bool calibrates = adaptive != nullptr && adaptive->calibration_due();
+  std::vector<Batch>& batch = work.batch;
+  const Agreement agreed = agree(work.weights, calibrates ? leave_captured() : way_of(batch, hooks, result));
   if (agreed.way == Way::replayed || (agreed.way == Way::captured && capture(batch, hooks, result))) {
-    replay(batch, agreed, number, learning_rate, result);
+    replay(work, agreed, number, learning_rate, meanwhile, result);
     return result;
   }
   if (graph_) release_captured();  // its memory is that of this step
@@ -80,9 +92,10 @@ StepResult Trainer::step(std::vector<Batch> batch, std::int64_t number, double l
   OptimizerStep update(state_.optimizer, parameters_, learning_rate, options_.step.clipping);
   RunningTotals totals(task_);
   try {
-    const std::vector<Factor> own(agreed.weights.begin(), agreed.weights.end()),
+    const std::vector<Factor> weights(work.weights.begin(), work.weights.end()),
         shares(agreed.shares.begin(), agreed.shares.end());
-    result.saved_bytes = queue(batch, own, shares, number, update, totals, hooks);
+    result.saved_bytes = queue(batch, weights, shares, number, update, totals, hooks);
+    if (meanwhile) meanwhile();
     finish(update, number, result);
   } catch (...) {
     state_.optimizer.zero_grad();  // of the parts before: the next step begins anew
@@ -93,16 +106,16 @@ StepResult Trainer::step(std::vector<Batch> batch, std::int64_t number, double l
   return result;
 }
 
-Trainer::Agreement Trainer::agree(std::vector<double> weights, Way wish) const {
+Trainer::Agreement Trainer::agree(std::span<const double> weights, Way wish) const {
   std::vector<double> mine{static_cast<double>(wish)};
   mine.insert(mine.end(), weights.begin(), weights.end());
-  Agreement agreed{.way = wish, .weights = std::move(weights), .shares = {}};
+  Agreement agreed{.way = wish, .shares = {}};
   double whole = 0;  // added in the order of the samples: the bits of one process
   for (const std::vector<double>& of_rank : all_gather_numbers(state_.ranks, mine)) {
     agreed.way = std::min(agreed.way, static_cast<Way>(of_rank.front()));
     for (const double weight : std::span(of_rank).subspan(1)) whole += weight;
   }
-  for (const double weight : agreed.weights) agreed.shares.push_back(whole > 0 ? weight / whole : 0);
+  for (const double weight : weights) agreed.shares.push_back(whole > 0 ? weight / whole : 0);
   return agreed;
 }
 

@@ -38,7 +38,7 @@ class Train {
            "continue the run in this folder from its latest checkpoint, or from RUN/checkpoints/step-… (later ones "
            "are removed); -c replaces its configuration")
         ->type_name("RUN");
-    app.add_option("--gpus", gpus_, "train on so many GPUs of this machine: starts a process for each, by MPI's mpirun")
+    app.add_option("--gpus", gpus_, "train on so many GPUs of this machine: starts a process for each")
         ->check(CLI::Range(1, max_devices))
         ->type_name("N");
     app.add_flag("--overwrite", overwrite_, "replace the run that the folder holds");

@@ -234,9 +234,12 @@ Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOpt
   const bool captured = device == Device::meta && batches_on_host(experiment) && trainer.captures_steps();
   for (int i = 0; i < options.steps; ++i) {
     std::vector<Batch> parts = batch();
-    std::vector<Batch> inputs;  // of a captured step, which holds them on the device
+    std::vector<Batch> inputs, ahead;  // of a captured step, which holds them on the device, and of the next
     if (captured && std::ranges::all_of(parts, [](const Batch& part) { return part.packed().empty(); }))
-      if (const std::optional<std::vector<Batch>> made = trainer.captured_inputs(parts)) inputs = parts = *made;
+      if (const std::optional<std::vector<Batch>> made = trainer.captured_inputs(parts)) {
+        ahead = *trainer.captured_inputs(parts);
+        inputs = parts = *made;
+      }
     const auto begin = now();
     last = trainer.step(std::move(parts), warm_up + i, experiment.optimizer.lr, saved.hooks(device, options.observer));
     steps.push_back(since(begin) - seconds_of_measuring(last));

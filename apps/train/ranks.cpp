@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "core/launch.h"
 #include "core/parallel.h"
-#include "core/system_error.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -20,7 +19,6 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -129,35 +127,6 @@ ExitCode run_as_rank(double timeout, const std::function<ExitCode(Communicator& 
   } catch (const std::exception& error) {
     end_all(*ranks, error.what(), run_failed);
   }
-}
-
-void start_ranks(int count) {
-  if (const Launch launch = read_launch(); launch.ranks > 1) {
-    if (launch.ranks != count)
-      reject("--gpus {}: {} started {} processes; expected as many", count, launch.launcher, launch.ranks);
-    return;
-  }
-  if (count == 1) return;
-  if (const MpiLibrary mpi = find_mpi(); !mpi.problem.empty())
-    reject("--gpus starts processes by MPI: {}", mpi.problem);
-  // As root, in containers; and ranks on all cores: each says how many threads it has.
-  if (::geteuid() == 0)
-    for (const char* const name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}) ::setenv(name, "1", 1);
-  ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
-  ::setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-  std::vector<std::string> words{"mpirun", "-n", std::to_string(count),
-                                 std::filesystem::read_symlink("/proc/self/exe").string()};
-  std::ifstream own("/proc/self/cmdline");
-  std::string word;
-  std::getline(own, word, '\0');  // the command's name
-  while (std::getline(own, word, '\0')) words.push_back(word);
-  std::vector<char*> arguments;
-  for (std::string& each : words) arguments.push_back(each.data());
-  arguments.push_back(nullptr);
-  std::fflush(nullptr);
-  ::execvp("mpirun", arguments.data());
-  reject("--gpus starts processes by mpirun, which cannot be started: {}. On Debian openmpi-bin brings it",
-         last_system_error());
 }
 
 void on_each(Communicator& ranks, const std::function<void()>& f) {

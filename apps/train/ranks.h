@@ -16,8 +16,8 @@ class Setup;
 /// all of them. `timeout`: see open_ranks.
 ExitCode run_as_rank(double timeout, const std::function<ExitCode(Communicator& ranks)>& work);
 
-/// Replaces this process by `count` ranks of it on this machine, started by MPI's launcher. Returns in a rank, and for
-/// a count of 1.
+/// Starts `count` ranks of this command on this machine, waits for them and ends with the exit code of the first that
+/// failed, which ends the others. Returns in a rank, and for a count of 1.
 void start_ranks(int count);
 
 /// Runs `f`, which calls no collective operation, on all ranks. If it throws on some of them, the first one tells of

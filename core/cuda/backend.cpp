@@ -2,6 +2,7 @@
 // library can be loaded on a machine without one.
 #include "core/backend.h"
 
+#include "core/allocator.h"
 #include "core/cuda/staging.h"
 #include "core/cuda/visible_devices.h"
 #include "core/error.h"
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -30,6 +32,7 @@ constexpr std::size_t piece = std::size_t{32} << 20;
 void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // clears the error, which the next kernel would report otherwise
+  if (error == cudaErrorMemoryAllocation) throw_out_of_memory(0, fmt::format("by CUDA ({})", what), Device::cuda);
   fail("cuda: {}: {}", what, cudaGetErrorString(error));
 }
 
@@ -100,7 +103,7 @@ class Event final : public StreamMark {
 
 /// The streams and memory of a device in use.
 struct Open {
-  Stream stream = nullptr, side = nullptr;
+  Stream stream = nullptr, side = nullptr, input = nullptr;
   std::byte* base = nullptr;
   std::vector<CUmemGenericAllocationHandle> pieces{};  // pieces of the range; 0: not mapped
   std::unique_ptr<Graph> captured{};                   // set during a capture
@@ -130,6 +133,7 @@ class Cuda final : public Backend {
 
   Stream stream(int device) override { return made(device, &Open::stream); }
   Stream side_stream(int device) override { return made(device, &Open::side); }
+  Stream input_stream(int device) override { return made(device, &Open::input); }
   void synchronize(Stream stream) override {
     if (captured(stream) != nullptr) throw_waits_while_captured();
     if (waits_are_watched())
@@ -226,7 +230,8 @@ class Cuda final : public Backend {
     for (std::size_t i = (begin + piece - 1) / piece; (i + 1) * piece <= end; ++i) {
       if (own.pieces[i] == 0) continue;
       if (!waited) cudaStreamSynchronize(own.stream);
-      if (!waited && own.side != nullptr) cudaStreamSynchronize(own.side);
+      for (const Stream other : {own.side, own.input})
+        if (!waited && other != nullptr) cudaStreamSynchronize(other);
       waited = true;
       driver().unmap(reinterpret_cast<CUdeviceptr>(own.base + i * piece), piece);
       driver().release(own.pieces[i]);
@@ -270,22 +275,29 @@ class Cuda final : public Backend {
     }
     return stream;
   }
-  /// The driver may make no code of this build's PTX: nvcc was newer than it.
+  /// The driver may make no code of this build's PTX: nvcc was newer than it. Where it makes some, it takes a while.
   static void refuse_without_code(int device) {
+    const cudaDeviceProp here = properties(number_of(device));
+    if (!has_code(LACUNA_CUDA_CODE, {here.name, here.major, here.minor}))
+      std::fputs(fmt::format("lacuna: note: this build has no code for {} ({}.{}): the driver makes some, which takes "
+                             "minutes the first time. -DLACUNA_CUDA_ARCHITECTURES=native builds it\n",
+                             here.name, here.major, here.minor)
+                     .c_str(),
+                 stderr);
     cudaFuncAttributes of_kernel{};
     const cudaError_t error = cudaFuncGetAttributes(&of_kernel, any_kernel());
     if (error == cudaSuccess) return;
     cudaGetLastError();
-    const cudaDeviceProp is = properties(number_of(device));
     reject(
         "cuda: {} (compute capability {}.{}) cannot run the kernels of this build: {}. Build with "
         "-DLACUNA_CUDA_ARCHITECTURES=native, or install a driver for CUDA {} or newer",
-        is.name, is.major, is.minor, cudaGetErrorString(error), version(CUDART_VERSION));
+        here.name, here.major, here.minor, cudaGetErrorString(error), version(CUDART_VERSION));
   }
-  /// Null: none of the devices' own streams.
+  /// The device that a stream computes or brings batches for; null: another one's.
   Open* opened(Stream stream) {
     const std::lock_guard lock(mutex_);
-    const auto own = std::ranges::find(open_, stream, &Open::stream);
+    const auto own = std::ranges::find_if(
+        open_, [&](const Open& one) { return stream != nullptr && (one.stream == stream || one.input == stream); });
     return own == open_.end() ? nullptr : &*own;
   }
   Open& of(Stream stream) {

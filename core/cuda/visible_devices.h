@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lacuna::cuda {
@@ -31,6 +34,21 @@ inline UsableDevices usable_devices(const std::vector<VisibleDevice>& visible) {
     ++i;
   }
   return usable;
+}
+
+/// Whether a build for `architectures`, as CMake's CMAKE_CUDA_ARCHITECTURES with commas, has code for a device. It has not where the
+/// driver makes some from PTX first.
+inline bool has_code(std::string_view architectures, const VisibleDevice& device) {
+  if (architectures == "native") return true;
+  for (std::size_t begin = 0; begin < architectures.size();) {
+    const std::size_t end = std::min(architectures.find(',', begin), architectures.size());
+    const std::string_view one = architectures.substr(begin, end - begin);
+    begin = end + 1;
+    int number = 0;
+    std::from_chars(one.data(), one.data() + one.size(), number);
+    if (!one.ends_with("-virtual") && number / 10 == device.major && number % 10 <= device.minor) return true;
+  }
+  return false;
 }
 
 }  // namespace lacuna::cuda

@@ -48,6 +48,7 @@ class StandIn final : public Backend {
 
   Stream stream(int device) override { return &streams_[static_cast<std::size_t>(device)]; }
   Stream side_stream(int device) override { return &side_streams_[static_cast<std::size_t>(device)]; }
+  Stream input_stream(int device) override { return &input_streams_[static_cast<std::size_t>(device)]; }
   void synchronize(Stream stream) override { stand_in::synchronize(stream); }
   std::unique_ptr<StreamMark> mark(Stream stream) override { return std::make_unique<Mark>(stream); }
   void wait_for(Stream stream, const StreamMark& mark) override {
@@ -132,6 +133,7 @@ class StandIn final : public Backend {
     try {
       stand_in::synchronize(stream(device));
       stand_in::synchronize(side_stream(device));
+      stand_in::synchronize(input_stream(device));
     } catch (...) {
       return;
     }
@@ -140,7 +142,7 @@ class StandIn final : public Backend {
   }
 
  private:
-  std::array<CUstream_st, devices> streams_{}, side_streams_{};
+  std::array<CUstream_st, devices> streams_{}, side_streams_{}, input_streams_{};
   std::array<std::byte*, devices> bases_{};
 };
 

@@ -1,5 +1,6 @@
 #include "core/backend.h"
 
+#include "core/allocator.h"
 #include "core/cuda/visible_devices.h"
 #include "core/error.h"
 
@@ -19,6 +20,25 @@ TEST_CASE(
   CHECK(found.left_out.front().find("Tesla T4") != std::string::npos);
   CHECK(found.left_out.front().find("7.5") != std::string::npos);
   CHECK(cuda::usable_devices({}).numbers.empty());
+}
+
+TEST_CASE("cuda: a build has code for devices of the same major architecture from its own on; PTX is compiled first") {
+  CHECK(cuda::has_code("80,90-real", {"RTX 4090", 8, 9}));
+  CHECK(cuda::has_code("80,90-real", {"H100", 9, 0}));
+  CHECK_FALSE(cuda::has_code("80", {"H100", 9, 0}));
+  CHECK_FALSE(cuda::has_code("86", {"A100", 8, 0}));
+  CHECK_FALSE(cuda::has_code("120-virtual", {"RTX 5090", 12, 0}));
+  CHECK(cuda::has_code("native", {"RTX 5090", 12, 0}));
+}
+
+TEST_CASE("cuda: a kernel whose code finds no memory is out of memory, other failures are not") {
+  CHECK_THROWS_AS(cuda::throw_launch_failed("out of memory"), OutOfMemory);
+  try {
+    cuda::throw_launch_failed("invalid argument");
+  } catch (const OutOfMemory&) {
+    FAIL("it has memory");
+  } catch (const Error&) {
+  }
 }
 
 TEST_CASE("cuda: a wait asks its checks, and ends by the error of one") {

@@ -63,7 +63,7 @@ std::map<int, pid_t> ranks_of(const TemporaryFolder& folder) {
     std::getline(words, program, '\0');
     if (!program.ends_with("/lacuna")) continue;
     for (std::string variable; std::getline(environment, variable, '\0');)
-      for (const std::string_view key : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="})
+      for (const std::string_view key : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "LACUNA_RANK="})
         if (variable.starts_with(key)) found[std::stoi(variable.substr(key.size()))] = std::stoi(name);
   }
   return found;
@@ -110,17 +110,16 @@ TEST_CASE("ranks: 2 and 4 processes write the files of one that accumulates") {
   }
 }
 
-TEST_CASE("ranks: --gpus starts a process for each GPU, with the bits of one that accumulates") {
-  if (!Ranks::can_run()) return;
-  const Ranks ranks;
+TEST_CASE("ranks: --gpus starts a process for each GPU, with the bits of one that accumulates, and needs no MPI") {
   const std::string stand_in = "LACUNA_CUDA_LIBRARY=" LACUNA_BINARY_DIR "/lib/liblacuna_stand_in.so";
   const TemporaryFolder folder(vit);
-  const auto on_gpus = [&](int count, const std::vector<std::string>& changes) {
+  const auto start = [&](int count, const std::vector<std::string>& changes) {
     std::vector<std::string> words{stand_in, LACUNA_BINARY_DIR "/bin/lacuna"};
     for (const std::string& word : train(changes)) words.push_back(word);
     if (count > 0) words.insert(words.end(), {"--gpus", std::to_string(count)});
-    return CommandRun(folder, words, {}, "/usr/bin/env").wait();
+    return CommandRun(folder, words, {}, "/usr/bin/env");
   };
+  const auto on_gpus = [&](int count, const std::vector<std::string>& changes) { return start(count, changes).wait(); };
   REQUIRE(on_gpus(0, {"output.dir=one", "train.device=cuda", "train.graph=false", "train.accumulate=2"}).code == 0);
   const CommandResult two = on_gpus(2, {"output.dir=two", "train.accumulate=1"});
   INFO(two.error);
@@ -128,6 +127,18 @@ TEST_CASE("ranks: --gpus starts a process for each GPU, with the bits of one tha
   check_same_checkpoint(folder, "one", "two");
   CHECK(on_gpus(4, {"output.dir=four"}).code == 2);  // there are two
   CHECK(on_gpus(2, {"output.dir=cpu", "train.device=cpu"}).code == 2);
+  for (const int signal : {SIGKILL, SIGTERM}) {  // of one rank: it ends all, or all stop after the same step
+    const std::string name = fmt::format("ended_by_{}", signal);
+    CommandRun run = start(2, {"output.dir=" + name, "train.accumulate=1", "train.epochs=1000000",
+                               "output.save_every_steps=1"});
+    while (run.running() && lines_in(folder / name / "metrics.jsonl") < 6)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::map<int, pid_t> pids = ranks_of(folder);
+    REQUIRE(pids.size() == 2);
+    ::kill(pids.at(1), signal);
+    CHECK(run.wait().code == 128 + signal);
+    CHECK(fs::exists(folder / name / "last/checkpoint.json"));
+  }
 }
 
 TEST_CASE("ranks: a stop on one rank saves, and another number of ranks goes on to the same bits") {

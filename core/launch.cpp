@@ -22,8 +22,8 @@ struct Launcher {
   std::string_view name;
   const char *rank, *ranks;  // names of environment variables
 };
-/// Known launchers, inner ones first, since srun may start mpirun, and a script of its job `lacuna train --gpus`. The SLURM variables are those of a job step; a batch
-/// script has different ones.
+/// Known launchers, inner ones first, since srun may start mpirun, and a script of its job `lacuna train --gpus`. The
+/// SLURM variables are those of a job step; a batch script has different ones.
 constexpr std::array launchers{Launcher{own_launcher, local_rank, local_ranks},
                                Launcher{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                Launcher{"MPICH", "PMI_RANK", "PMI_SIZE"},
@@ -94,7 +94,8 @@ std::unique_ptr<Communicator> open_ranks(double timeout) {
   if (launch.ranks == 1) return single_process().duplicate();
   if (launch.launcher == own_launcher) {
     const char* const folder = std::getenv(local_folder);
-    if (folder == nullptr) reject("{}: expected the folder in which the ranks meet, since {} is set", local_folder, local_rank);
+    if (folder == nullptr)
+      reject("{}: expected the folder in which the ranks meet, since {} is set", local_folder, local_rank);
     return join_local_ranks(folder, launch.rank, launch.ranks, timeout);
   }
   const std::filesystem::path file = library_file();

@@ -1,5 +1,5 @@
-// Rank and process count from the launcher (mpirun, srun, lacuna train --gpus), and the communication library, which is loaded only in a
-// process that a launcher started.
+// Rank and process count from the launcher (mpirun, srun, lacuna train --gpus), and the communication library, which is
+// loaded only in a process that a launcher started.
 #pragma once
 
 #include "core/communicator.h"

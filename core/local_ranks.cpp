@@ -138,7 +138,8 @@ class LocalRanks final : public Communicator {
       const sockaddr_un there = address_of(file_of(peer));
       Socket socket = make_socket();
       while (::connect(socket.get(), generic(there), sizeof there) != 0) {  // the peer does not listen yet
-        if (errno != ENOENT && errno != ECONNREFUSED) fail("ranks: cannot reach rank {}: {}", peer, last_system_error());
+        if (errno != ENOENT && errno != ECONNREFUSED)
+          fail("ranks: cannot reach rank {}: {}", peer, last_system_error());
         refuse_after(begin, {peer});
         std::this_thread::sleep_for(1ms);
       }

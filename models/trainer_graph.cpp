@@ -77,9 +77,7 @@ Trainer::~Trainer() = default;
 
 std::int64_t Trainer::captured_bytes() const { return graph_ && graph_->graph ? graph_->graph->bytes() : 0; }
 
-bool Trainer::captures_steps() const {
-  return options_.step.graph && !options_.step.input_gradients;
-}
+bool Trainer::captures_steps() const { return options_.step.graph && !options_.step.input_gradients; }
 
 void Trainer::release_captured() {
   if (captured_bytes() == 0) return;
@@ -217,8 +215,7 @@ void Trainer::replay(const Work& work, const Agreement& agreed, std::int64_t num
   if (is_there) wait_for(device, *std::exchange(step.arrived, nullptr));
   for (std::size_t i = 0; i < work.batch.size(); ++i)
     for (const auto& [name, tensor] : work.batch[i])
-      if (task_.is_read_by_kernels(name))
-        step.inputs[i].at(name).copy_from(is_there ? step.ahead[i].at(name) : tensor);
+      if (task_.is_read_by_kernels(name)) step.inputs[i].at(name).copy_from(is_there ? step.ahead[i].at(name) : tensor);
   if (is_there) step.consumed = backend(device).mark(stream_of(device));
   std::vector<double> numbers{learning_rate, std::bit_cast<double>(static_cast<std::uint64_t>(number))};
   numbers.insert(numbers.end(), work.weights.begin(), work.weights.end());
@@ -230,8 +227,8 @@ void Trainer::replay(const Work& work, const Agreement& agreed, std::int64_t num
   result.saved_bytes = step.saved_bytes;
   if (meanwhile) meanwhile();
   finish(*step.update, number, result);
-  result.totals = step.totals->read_replayed(
-      std::accumulate(work.weights.begin(), work.weights.end(), 0.0), state_.ranks);
+  result.totals =
+      step.totals->read_replayed(std::accumulate(work.weights.begin(), work.weights.end(), 0.0), state_.ranks);
 }
 
 }  // namespace lacuna

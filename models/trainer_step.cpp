@@ -85,7 +85,8 @@ StepResult Trainer::step(Work work, std::int64_t number, double learning_rate, c
          .step = static_cast<std::uint32_t>(number),
          .first_sample = static_cast<std::uint32_t>(samples_of(batch) * state_.ranks.rank())});
     // If no part has a label, the next step calibrates.
-    const auto part = std::ranges::find_if(batch, [&](const Batch& each) { return calibrates && shows_something(each); });
+    const auto part =
+        std::ranges::find_if(batch, [&](const Batch& each) { return calibrates && shows_something(each); });
     if (part != batch.end() && calibrate(*part, state_.policy))
       result.calibration_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }

@@ -67,12 +67,12 @@ const RegisterKernel cpu_clip{clip_gradients, DeviceKind::cpu,
                                     scale.defined() ? static_cast<double>(*scale.data<const float>()) : 1;
                                 *factor.data<float>() = static_cast<float>(formula::clip_factor(norm, max_norm, times));
                               }};
-const RegisterKernel cpu_add_loss{add_loss, DeviceKind::cpu,
-                                  [](const Tensor& loss, const Factor& weight, const Tensor& total, const Tensor& finite) {
-                                    double& sum = *total.data<double>();
-                                    sum += loss.item() * weight.item();
-                                    note_finite(sum, finite);
-                                  }};
+const RegisterKernel cpu_add_loss{
+    add_loss, DeviceKind::cpu, [](const Tensor& loss, const Factor& weight, const Tensor& total, const Tensor& finite) {
+      double& sum = *total.data<double>();
+      sum += loss.item() * weight.item();
+      note_finite(sum, finite);
+    }};
 const RegisterKernel cpu_look{look_for_nonfinite, DeviceKind::cpu, [](const Tensor& values, const Tensor& finite) {
                                 for (std::int64_t i = 0; i < values.count(); ++i)
                                   note_finite(values.data<const double>()[i], finite);

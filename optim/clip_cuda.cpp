@@ -40,17 +40,18 @@ const RegisterKernel cuda_clip{clip_gradients, DeviceKind::cuda,
                                                        .factor = factor.data<float>()});
                                }};
 
-const RegisterKernel cuda_add_loss{add_loss, DeviceKind::cuda,
-                                   [](const Tensor& loss, const Factor& weight, const Tensor& total, const Tensor& finite) {
-                                     expect(loss.dtype() == DType::f32 || loss.dtype() == DType::f64,
-                                            "loss of a step: expected f32 or f64, got {}", name_of(loss.dtype()));
-                                     cuda::add_loss(stream_of(total.device()), {.loss = loss.data<const std::byte>(),
-                                                                                .is_double = loss.dtype() == DType::f64,
-                                                                                .weight = weight.value,
-                                                                                .times = weight.times(),
-                                                                                .total = total.data<double>(),
-                                                                                .finite = finite.data<std::int32_t>()});
-                                   }};
+const RegisterKernel cuda_add_loss{
+    add_loss, DeviceKind::cuda,
+    [](const Tensor& loss, const Factor& weight, const Tensor& total, const Tensor& finite) {
+      expect(loss.dtype() == DType::f32 || loss.dtype() == DType::f64, "loss of a step: expected f32 or f64, got {}",
+             name_of(loss.dtype()));
+      cuda::add_loss(stream_of(total.device()), {.loss = loss.data<const std::byte>(),
+                                                 .is_double = loss.dtype() == DType::f64,
+                                                 .weight = weight.value,
+                                                 .times = weight.times(),
+                                                 .total = total.data<double>(),
+                                                 .finite = finite.data<std::int32_t>()});
+    }};
 
 const RegisterKernel cuda_look{look_for_nonfinite, DeviceKind::cuda, [](const Tensor& values, const Tensor& finite) {
                                  cuda::look_for_nonfinite(stream_of(values.device()), values.data<const double>(),

@@ -41,7 +41,7 @@ struct AddLoss {
   const void* loss;  // [], f32 or f64
   bool is_double;
   double weight;
-  const double* times;  // []; null: 1
+  const double* times;   // []; null: 1
   double* total;         // []
   std::int32_t* finite;  // []
 };

@@ -6,15 +6,15 @@
 namespace lacuna {
 namespace {
 
-const RegisterKernel cpu_seed{seed_loss_gradient, DeviceKind::cpu,
-                              [](const Factor& share, const Tensor& scale, const Tensor& gradient) {
-                                const double times = scale.defined() ? static_cast<double>(*scale.data<const float>()) : 1;
-                                const double seed = share.item() * times;
-                                if (gradient.dtype() == DType::f64)
-                                  *gradient.data<double>() = seed;
-                                else
-                                  *gradient.data<float>() = static_cast<float>(seed);
-                              }};
+const RegisterKernel cpu_seed{
+    seed_loss_gradient, DeviceKind::cpu, [](const Factor& share, const Tensor& scale, const Tensor& gradient) {
+      const double times = scale.defined() ? static_cast<double>(*scale.data<const float>()) : 1;
+      const double seed = share.item() * times;
+      if (gradient.dtype() == DType::f64)
+        *gradient.data<double>() = seed;
+      else
+        *gradient.data<float>() = static_cast<float>(seed);
+    }};
 
 const RegisterKernel cpu_adapt{
     adapt_loss_scale, DeviceKind::cpu,

@@ -36,8 +36,8 @@ inline UsableDevices usable_devices(const std::vector<VisibleDevice>& visible) {
   return usable;
 }
 
-/// Whether a build for `architectures`, as CMake's CMAKE_CUDA_ARCHITECTURES with commas, has code for a device. It has not where the
-/// driver makes some from PTX first.
+/// Whether a build for `architectures`, as CMake's CMAKE_CUDA_ARCHITECTURES with commas, has code for a device. It has
+/// not where the driver makes some from PTX first.
 inline bool has_code(std::string_view architectures, const VisibleDevice& device) {
   if (architectures == "native") return true;
   for (std::size_t begin = 0; begin < architectures.size();) {

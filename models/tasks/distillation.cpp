@@ -262,9 +262,9 @@ class Distillation final : public Task {
       if (batch.contains("image_mixes")) inputs.set("image_mixes", batch.at("image_mixes"));
       return teacher_.model->forward(std::move(inputs)).take("logits").tensor();
     }
-    const Tensor taught = batch.contains("teacher_images")
-                              ? batch.take("teacher_images").tensor()
-                              : renormalised(images.tensor(), student_images_, teacher_.images, student.context().device);
+    const Tensor taught = batch.contains("teacher_images") ? batch.take("teacher_images").tensor()
+                                                           : renormalised(images.tensor(), student_images_,
+                                                                          teacher_.images, student.context().device);
     inputs.set("images", Variable(taught, false, "images"));
     return teacher_.model->forward(std::move(inputs)).take("logits").tensor();
   }

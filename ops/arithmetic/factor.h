@@ -9,7 +9,7 @@ namespace lacuna {
 
 /// value · on_device. A step that is replayed reads what changes from the device.
 struct Factor {
-  Factor(double known) : value(known) {}                                  // NOLINT(google-explicit-constructor)
+  Factor(double known) : value(known) {}                                     // NOLINT(google-explicit-constructor)
   Factor(Tensor read_there) : value(1), on_device(std::move(read_there)) {}  // NOLINT(google-explicit-constructor)
 
   double value;

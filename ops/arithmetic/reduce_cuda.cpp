@@ -23,15 +23,15 @@ const RegisterKernel cuda_spread{
                    {.from = dy.data<const std::byte>(), .to = dx.raw(), .count = dx.count(), .factor = factor});
     }};
 
-const RegisterKernel cuda_add_to_sums{
-    add_to_sums, DeviceKind::cuda, [](const Factor& factor, const Tensor& x, const Tensor& sums) {
-      cuda::add_to_sums(stream_of(sums.device()), x.dtype(),
-                        {.x = x.data<const std::byte>(),
-                         .sums = sums.data<double>(),
-                         .count = sums.count(),
-                         .factor = factor.value,
-                         .times = factor.times()});
-    }};
+const RegisterKernel cuda_add_to_sums{add_to_sums, DeviceKind::cuda,
+                                      [](const Factor& factor, const Tensor& x, const Tensor& sums) {
+                                        cuda::add_to_sums(stream_of(sums.device()), x.dtype(),
+                                                          {.x = x.data<const std::byte>(),
+                                                           .sums = sums.data<double>(),
+                                                           .count = sums.count(),
+                                                           .factor = factor.value,
+                                                           .times = factor.times()});
+                                      }};
 
 const RegisterKernel cuda_sum_repetitions{
     sum_repetitions, DeviceKind::cuda, [](const Tensor& x, const Tensor& y) {

@@ -129,8 +129,8 @@ TEST_CASE("ranks: --gpus starts a process for each GPU, with the bits of one tha
   CHECK(on_gpus(2, {"output.dir=cpu", "train.device=cpu"}).code == 2);
   for (const int signal : {SIGKILL, SIGTERM}) {  // of one rank: it ends all, or all stop after the same step
     const std::string name = fmt::format("ended_by_{}", signal);
-    CommandRun run = start(2, {"output.dir=" + name, "train.accumulate=1", "train.epochs=1000000",
-                               "output.save_every_steps=1"});
+    CommandRun run =
+        start(2, {"output.dir=" + name, "train.accumulate=1", "train.epochs=1000000", "output.save_every_steps=1"});
     while (run.running() && lines_in(folder / name / "metrics.jsonl") < 6)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     const std::map<int, pid_t> pids = ranks_of(folder);

@@ -10,7 +10,7 @@ Owner owner() { return {Purpose::transient, Label("captured step"), {}}; }
 
 }  // namespace
 
-DeviceGraph::DeviceGraph(Device device, const std::function<void()>& queue) : device_(device) {
+DeviceGraph::DeviceGraph(Device device, const std::function<void()>& queue, std::int64_t most) : device_(device) {
   Backend& own = backend(device);
   const Stream stream = own.stream(device.index);
   allocator(device).begin_pool();
@@ -32,6 +32,11 @@ DeviceGraph::DeviceGraph(Device device, const std::function<void()>& queue) : de
   }
   allocator(device).end_pool();
   bytes_ = allocator(device).pool_bytes();
+  if (const std::int64_t all = ledger(device).total() + bytes_; most > 0 && all > most) {
+    graph_.reset();
+    allocator(device).free_pool();
+    fail("with a captured step tensors take {}, and memory.budget leaves {}", format_bytes(all), format_bytes(most));
+  }
   ledger(device).add(owner(), bytes_);
 }
 

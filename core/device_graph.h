@@ -15,7 +15,8 @@ namespace lacuna {
 /// tensors. Throws Error if the host waits for the device in `queue`. A device has one graph at a time.
 class DeviceGraph {
  public:
-  DeviceGraph(Device device, const std::function<void()>& queue);
+  /// `most`: bytes of all tensors of the device with the graph's memory, at which it is an Error; 0: no limit.
+  DeviceGraph(Device device, const std::function<void()>& queue, std::int64_t most = 0);
   ~DeviceGraph();
   DeviceGraph(const DeviceGraph&) = delete;
   DeviceGraph& operator=(const DeviceGraph&) = delete;

@@ -54,6 +54,7 @@ struct StepOptions {
   /// sequences begin, has to stay the same, too. Not captured: steps with an observer, that calibrate, and of a policy
   /// that waits on the host.
   bool graph = true;
+  std::int64_t budget = 0;  // bytes of all tensors with those that a captured step holds; 0: no limit
 };
 
 struct StepHooks {

@@ -169,11 +169,12 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
     }
     state_.model.set_training(true);
     if (exchange_) exchange_->check_order(false);  // the host sends nothing; the steps before had the same order
-    step.graph = std::make_unique<DeviceGraph>(device, [&] {
+    const auto work = [&] {
       step.update = std::make_unique<OptimizerStep>(state_.optimizer, parameters_, step.numbers.leading(0, 1),
                                                     options_.step.clipping);
       step.saved_bytes = queue(step.inputs, weights, shares, 0, *step.update, *step.totals, hooks, step.clock());
-    });
+    };
+    step.graph = std::make_unique<DeviceGraph>(device, work, options_.step.budget);
   } catch (const Error& error) {
     problem = error.what();
   }

@@ -425,6 +425,15 @@ std::optional<LossScaleSettings> loss_scale_of(const Configuration::Train& train
 
 }  // namespace
 
+namespace {
+
+/// Bytes that all tensors may take; 0: no limit.
+std::int64_t budget_of_tensors(const Configuration::Memory& memory) {
+  return memory.budget.empty() || memory.budget_of != "peak" ? 0 : parse_bytes(memory.budget);
+}
+
+}  // namespace
+
 Setup::Setup(const Experiment& experiment, Device device, Communicator& ranks)
     : ranks_(ranks),
       threads_(static_cast<int>(experiment.train.threads)),
@@ -439,7 +448,8 @@ Setup::Setup(const Experiment& experiment, Device device, Communicator& ranks)
           .seed = static_cast<std::uint64_t>(experiment.train.seed),
           .exchange = {.sent = experiment.ranks.exchange == "bf16" ? std::optional(DType::bf16) : std::nullopt},
           .input_gradients = experiment.image_gradient,
-          .graph = experiment.train.graph} {
+          .graph = experiment.train.graph,
+          .budget = budget_of_tensors(experiment.memory)} {
   MadeModel made = make_model(experiment, device, true);
   model_ = std::move(made.model);
   loaded_weights_ = std::move(made.weights);

@@ -28,7 +28,7 @@ struct TextNames {
   std::string_view class_module, pooler{};
 };
 
-struct BertOptions : TextOptions {
+struct BertOptions : TextEncoderOptions {
   TextNames names;
   bool has_types = true;
   bool has_tanh = true;             // behind class_dense; ReLU without

@@ -15,7 +15,7 @@
 
 namespace lacuna {
 
-struct ModernBertOptions : TextOptions {
+struct ModernBertOptions : TextEncoderOptions {
   std::string hidden_activation = "gelu", classifier_activation = "gelu";
   bool norm_bias = false, attention_bias = false, mlp_bias = false, classifier_bias = false;
   double embedding_dropout = 0, mlp_dropout = 0;

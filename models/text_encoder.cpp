@@ -20,7 +20,7 @@ std::array<std::pair<std::string_view, Pooling>, 2> names_of(Pooling) {
   return {{{"mean", Pooling::mean}, {"first", Pooling::first}}};
 }
 
-void check_text_head(const TextOptions& options, std::string_view width, HyperProblems& problems) {
+void check_text_head(const TextEncoderOptions& options, std::string_view width, HyperProblems& problems) {
   if (options.padding >= options.vocab_size)
     problems.add("pad_token_id",
                  fmt::format("`pad_token_id` {} is not in the vocabulary of {}", options.padding, options.vocab_size));
@@ -35,7 +35,7 @@ nn::Activation text_activation(std::string_view name) {
   return name == "gelu" ? nn::Activation::gelu : nn::Activation::gelu_tanh;
 }
 
-std::int64_t outputs_of_head(const TextOptions& options) {
+std::int64_t outputs_of_head(const TextEncoderOptions& options) {
   switch (options.head) {
     case TextHead::span:
       return 2;
@@ -48,7 +48,7 @@ std::int64_t outputs_of_head(const TextOptions& options) {
   }
 }
 
-SampleFields text_inputs(const TextOptions& options, std::int64_t most, std::int64_t types) {
+SampleFields text_inputs(const TextEncoderOptions& options, std::int64_t most, std::int64_t types) {
   const std::int64_t longest = options.longest > 0 ? std::min(options.longest, most) : most;
   const auto field = [&](std::string name, std::int64_t below) {
     return SampleField{.name = std::move(name),
@@ -102,7 +102,7 @@ SequencesPtr one_token_each(const Sequences& sequences) {
   return Sequences::packed(offsets);
 }
 
-Variable embeddings_of(const TextOptions& options, Variable pooled) {
+Variable embeddings_of(const TextEncoderOptions& options, Variable pooled) {
   return options.normalize ? apply(L2Normalize{}, std::move(pooled)) : pooled;
 }
 

@@ -27,7 +27,7 @@ enum class Pooling : std::uint8_t { mean, first };
 std::array<std::pair<std::string_view, TextHead>, 5> names_of(TextHead);
 std::array<std::pair<std::string_view, Pooling>, 2> names_of(Pooling);
 
-struct TextOptions {
+struct TextEncoderOptions {
   std::int64_t vocab_size = 30522, hidden_size = 768, layers = 12, heads = 12, intermediate_size = 3072;
   std::int64_t positions = 512;
   std::int64_t padding = 0;  // id of [PAD], whose row of the table gets no gradient
@@ -55,14 +55,14 @@ Fields text_head_rows() {
           field<T>("num_classes", &T::num_classes, count_range, fits_weights, "outputs of the head")};
 }
 /// `width`: the hyper-parameter of the tokens' width.
-void check_text_head(const TextOptions& options, std::string_view width, HyperProblems& problems);
+void check_text_head(const TextEncoderOptions& options, std::string_view width, HyperProblems& problems);
 /// transformers' names of activation functions.
 Names text_activations();
 nn::Activation text_activation(std::string_view name);
 
-std::int64_t outputs_of_head(const TextOptions& options);
+std::int64_t outputs_of_head(const TextEncoderOptions& options);
 /// `tokens`, and `token_types` if there are any types; `most`: tokens of the longest sequence.
-SampleFields text_inputs(const TextOptions& options, std::int64_t most, std::int64_t types);
+SampleFields text_inputs(const TextEncoderOptions& options, std::int64_t most, std::int64_t types);
 /// The ids [T] of the tokens. Refuses a sequence of more than `most` tokens.
 Variable take_tokens(Inputs& inputs, const Sequences& sequences, std::int64_t most, Device device);
 
@@ -77,6 +77,6 @@ Variable first_tokens(Variable x, const Sequences& sequences);
 /// N sequences of one token.
 SequencesPtr one_token_each(const Sequences& sequences);
 /// The vectors [N, C] of sequences.
-Variable embeddings_of(const TextOptions& options, Variable pooled);
+Variable embeddings_of(const TextEncoderOptions& options, Variable pooled);
 
 }  // namespace lacuna

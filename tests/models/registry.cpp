@@ -33,7 +33,8 @@ std::string refusal(std::string_view name, const std::vector<HyperParameter>& gi
 
 TEST_CASE("models: parameter counts are timm's (parameter_counts.txt)") {
   // sum(p.numel() for p in timm.create_model(name, num_classes=1000).parameters()); the CIFAR forms: He et al. 2016
-  // with projections.
+  // with projections. Of segmenters: torchvision's and transformers' (without the last norm of its Swin backbone, which
+  // no map goes through); of PVT and Semantic FPN: the papers' codes.
   std::map<std::string, std::int64_t> published;
   std::ifstream file(LACUNA_SOURCE_DIR "/tests/models/parameter_counts.txt");
   std::string line_name;

@@ -63,7 +63,7 @@ class ByteLevel final : public PreTokenizer {
 
 /// Joins the bytes of all tokens; bytes that are not UTF-8 become U+FFFD. A token with a character that stands for no
 /// byte is taken as it is.
-class ByteLevelDecoder final : public Decoder {
+class ByteLevelDecoder final : public DecodingStep {
   void apply(std::vector<std::string>& tokens) const override {
     std::string all;
     for (const std::string& token : tokens) {
@@ -84,7 +84,7 @@ const RegisterStep<PreTokenizer> byte_level("ByteLevel",
                                             [](const JsonReader& object) -> std::unique_ptr<const PreTokenizer> {
                                               return std::make_unique<ByteLevel>(object);
                                             });
-const RegisterStep<Decoder> byte_level_decoder("ByteLevel", [](const JsonReader&) -> std::unique_ptr<const Decoder> {
+const RegisterStep<DecodingStep> byte_level_decoder("ByteLevel", [](const JsonReader&) -> std::unique_ptr<const DecodingStep> {
   return std::make_unique<ByteLevelDecoder>();
 });
 

@@ -7,10 +7,10 @@
 namespace lacuna {
 
 /// One step; the text is the join of the tokens that the last one leaves.
-class Decoder {
+class DecodingStep {
  public:
   static constexpr const char *key = "decoder", *list_key = "decoders";
-  virtual ~Decoder() = default;
+  virtual ~DecodingStep() = default;
   virtual void apply(std::vector<std::string>& tokens) const = 0;
 };
 

@@ -22,7 +22,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   text = out.append(text, done);
 }
 
-class ReplaceDecoder final : public Decoder {
+class ReplaceDecoder final : public DecodingStep {
  public:
   explicit ReplaceDecoder(const JsonReader& object) : pattern_(object), content_(object.text("content")) {}
 
@@ -47,7 +47,7 @@ class ReplaceDecoder final : public Decoder {
 };
 
 /// Joins runs of byte tokens (`<0x0A>`); each byte of a run that is not UTF-8 becomes U+FFFD.
-class ByteFallbackDecoder final : public Decoder {
+class ByteFallbackDecoder final : public DecodingStep {
   static int byte_in(std::string_view token) {
     if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return -1;
     int byte = -1;
@@ -78,7 +78,7 @@ class ByteFallbackDecoder final : public Decoder {
   }
 };
 
-class Fuse final : public Decoder {
+class Fuse final : public DecodingStep {
   void apply(std::vector<std::string>& tokens) const override {
     std::string all;
     for (const std::string& token : tokens) all += token;
@@ -87,7 +87,7 @@ class Fuse final : public Decoder {
 };
 
 /// Removes a character from the ends of each token, up to a number of times.
-class StripDecoder final : public Decoder {
+class StripDecoder final : public DecodingStep {
  public:
   explicit StripDecoder(const JsonReader& object)
       : content_(object.text("content")), first_(object.number("start", 0)), last_(object.number("stop", 0)) {
@@ -106,7 +106,7 @@ class StripDecoder final : public Decoder {
   std::int64_t first_, last_;
 };
 
-class MetaspaceDecoder final : public Decoder {
+class MetaspaceDecoder final : public DecodingStep {
  public:
   explicit MetaspaceDecoder(const JsonReader& object) : metaspace_(read_metaspace(object)) {}
 
@@ -119,7 +119,7 @@ class MetaspaceDecoder final : public Decoder {
 };
 
 /// Puts a space in place of the suffix of words, and takes it away from the last one.
-class BpeDecoder final : public Decoder {
+class BpeDecoder final : public DecodingStep {
  public:
   explicit BpeDecoder(const JsonReader& object) : suffix_(object.text("suffix", "</w>")) {}
 
@@ -132,14 +132,14 @@ class BpeDecoder final : public Decoder {
 };
 
 template <class Step>
-std::unique_ptr<const Decoder> make_decoder(const JsonReader& object) {
+std::unique_ptr<const DecodingStep> make_decoder(const JsonReader& object) {
   if constexpr (std::is_constructible_v<Step, const JsonReader&>)
     return std::make_unique<Step>(object);
   else
     return std::make_unique<Step>();
 }
 
-const RegisterStep<Decoder> decoders[] = {
+const RegisterStep<DecodingStep> decoders[] = {
     {"Replace", make_decoder<ReplaceDecoder>},
     {"ByteFallback", make_decoder<ByteFallbackDecoder>},
     {"Fuse", make_decoder<Fuse>},
@@ -147,7 +147,7 @@ const RegisterStep<Decoder> decoders[] = {
     {"Metaspace", make_decoder<MetaspaceDecoder>},
     {"BPEDecoder", make_decoder<BpeDecoder>},
     {"WordPiece",
-     [](const JsonReader& object) -> std::unique_ptr<const Decoder> {
+     [](const JsonReader& object) -> std::unique_ptr<const DecodingStep> {
        return std::make_unique<WordPieceDecoder>(object.text("prefix", "##"), object.flag("cleanup", true));
      }},
 };

@@ -12,7 +12,7 @@
 
 namespace lacuna {
 
-class Decoder;
+class DecodingStep;
 class Normalizer;
 class PreTokenizer;
 class TokenModel;
@@ -37,7 +37,7 @@ struct TokenizerParts {
   std::vector<std::unique_ptr<const PreTokenizer>> pre_tokenizers{};
   std::unique_ptr<const TokenModel> model{};
   PostProcessor processor{};
-  std::vector<std::unique_ptr<const Decoder>> decoders{};
+  std::vector<std::unique_ptr<const DecodingStep>> decoders{};
   std::string mask = "[MASK]";
   std::vector<std::string> special{};  // names of special tokens; the vocabulary may lack some
   TokenizerConfig config{};

@@ -126,7 +126,7 @@ TokenizerParts parse_tokenizer_json(const std::string& text, const std::string& 
   parts.normalizers = read_steps<Normalizer>(root);
   parts.pre_tokenizers = read_steps<PreTokenizer>(root);
   parts.processor = read_post_processor(root);
-  parts.decoders = read_steps<Decoder>(root);
+  parts.decoders = read_steps<DecodingStep>(root);
   read_added(root, parts);
   const SettingsReader beside(settings);
   if (is_word_piece(*parts.model)) check_flags(beside.config(), parts);

@@ -6,7 +6,7 @@
 namespace lacuna {
 
 /// Puts a space before each token but those that continue a word.
-class WordPieceDecoder final : public Decoder {
+class WordPieceDecoder final : public DecodingStep {
  public:
   /// `cleans`: takes away spaces before punctuation and English contractions.
   WordPieceDecoder(std::string prefix, bool cleans) : prefix_(std::move(prefix)), cleans_(cleans) {}

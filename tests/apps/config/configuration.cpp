@@ -113,7 +113,7 @@ TEST_CASE("configuration: a wrong type says what was expected and got") {
   for (const std::string value : {"yes", "no", "1", "True", "\"true\""})
     check_refusals(model, {{"optimizer: {name: adamw, decay_norm_and_bias: " + value + "}", "a.yaml:2:47",
                             "optimizer.decay_norm_and_bias|true or false"}});
-  check_refusals("", {{"model: {name: vit, depth: {a: 1}}", "a.yaml:1:27", "model.depth|a section"},
+  check_refusals("", {{"model: {name: vit, depth: {a: 1}}", "a.yaml:1:20", "depth|a whole number|a section"},
                       {"- 1", "a.yaml:1:1", "sections|a list"}});
 }
 

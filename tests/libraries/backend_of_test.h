@@ -22,6 +22,7 @@ class BackendOfTest final : public Backend {
   std::string identity(int) const override { return "test"; }
   Stream stream(int) override { return nullptr; }
   Stream side_stream(int) override { return nullptr; }
+  Stream input_stream(int) override { return nullptr; }
   void synchronize(Stream) override {
     wait_until([this] { return is_done; });
   }

@@ -5,7 +5,6 @@
 #include "ops/arithmetic/reduce_kernels.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace lacuna {
@@ -22,12 +21,6 @@ std::vector<double> numbers_of(const std::vector<Tensor>& tensors) {
 
 std::vector<Prediction> Task::predict(Model& /*model*/, Inputs /*batch*/) const {
   reject("the task has no predictions for single samples");
-}
-
-bool Task::is_copied_by_models(std::string_view field) {
-  constexpr std::array<std::string_view, 6> names{"images", "image_scale", "image_mixes",
-                                                  "tokens", "token_types", "features"};
-  return std::ranges::find(names, field) != names.end();
 }
 
 double TaskTotals::value(const Metric& metric) const {

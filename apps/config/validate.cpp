@@ -214,6 +214,9 @@ void check_tokens(const DatasetInfo& data, const Model& model, const Experiment&
 /// The setting that gives labels the form that a task reads, where there is one.
 std::string way_to_labels(const SampleField& wanted, const SampleField& given, const Experiment& c) {
   const Options& options = dataset_kinds().get(c.data.name).options;
+  if (find_field(c.samples.fields, FieldKind::edges) != nullptr)
+    return given.dtype == DType::f32 ? "; task.name=node_multi_label learns several classes of a node"
+                                     : "; task.name=node_classification learns the class of a node";
   if (given.collation != Collation::stacked && wanted.collation == Collation::stacked)
     return "; task.name=token_classification learns a class of each token";
   if (wanted.dtype == DType::f32 && given.dtype == DType::i64 && options.find("separator") == nullptr)

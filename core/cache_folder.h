@@ -1,4 +1,4 @@
-// What was measured on this machine, kept between runs.
+// The folder for measurements of this machine, kept between runs.
 #pragma once
 
 #include <filesystem>

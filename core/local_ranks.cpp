@@ -58,7 +58,7 @@ sockaddr_un address_of(const std::filesystem::path& file) {
 }
 const sockaddr* generic(const sockaddr_un& address) { return reinterpret_cast<const sockaddr*>(&address); }
 
-/// What is the same for all channels of a run.
+/// The state that all channels of a run share.
 struct Place {
   std::filesystem::path folder;
   int rank, size;

@@ -196,7 +196,7 @@ class Trainer {
     bool is_sent = false;           // copied to the device ahead
     std::vector<DamagedFile> damaged{};
   };
-  /// What the ranks agree about before a step.
+  /// The facts that ranks agree about before a step.
   struct Agreement {
     Way way;
     std::vector<double> shares;  // of each micro-batch in the weight of the whole batch of all ranks; zeros: of 0

@@ -74,7 +74,7 @@ class Buffer {
 
 class Module;
 
-/// Where a model is a part of another one: its backbone, which has no head and gives maps (models/backbone.h).
+/// The place of a model that is a part of another: its backbone, which has no head and gives maps (models/backbone.h).
 struct PartOf {
   Module* parent = nullptr;  // null: a model of its own
   std::string name{};

@@ -22,7 +22,7 @@ namespace lacuna::apps {
 /// The run that `from` is, or that a checkpoint belongs to; nothing: `from` is a folder with a model.
 std::optional<CheckpointPath> run_of(const std::filesystem::path& from);
 
-/// What a run was configured to do, in f32 and without its memory section.
+/// The configuration of a run, in f32 and without its memory section.
 Experiment experiment_of(const RunFolder& run);
 
 /// Calls `open` with a checkpoint of a run, whose files are those that were written: the named one, or the best. A

@@ -31,7 +31,7 @@ Tree backbone_of(const json& description) {
   map.entries.push_back({"name", {}, backbone.value("family", "resnet")});
   for (const auto& [key, value] : backbone.items())
     if (key != "family" && key != "image_size") map.entries.push_back({our_key(key), {}, reference_value(key, value)});
-  // Of torchvision's three flags the last one set decides.
+  // The last of torchvision's three flags that is set decides.
   if (const json dilate = description.value("dilate", json::array()); dilate == json::array({false, true, true}))
     map.entries.push_back({"output_stride", {}, 8});
   return map;

@@ -1,4 +1,4 @@
-// What the masks of a data set hold, read before a run.
+// The values that the masks of a data set hold, read before a run.
 #pragma once
 
 #include "data/segmentation/mask_layout.h"
@@ -28,7 +28,7 @@ struct MaskReading {
 Tensor read_mask(const MaskReading& reading, std::span<const std::uint8_t> image, std::span<const std::uint8_t> mask,
                  const std::function<Tensor(const Shape& shape, DType dtype)>& make);
 
-/// What some masks of a split hold.
+/// The values that some masks of a split hold.
 struct MaskSurvey {
   std::vector<std::int64_t> pixels{};  // of each class
   std::int64_t ignored = 0;

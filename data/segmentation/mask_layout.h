@@ -24,7 +24,7 @@ struct MaskSplit {
   std::vector<MaskPair> pairs{};
 };
 
-/// What a known data set's masks hold.
+/// The values that a known data set's masks hold.
 struct MaskKind {
   std::string name{};                             // for people
   std::vector<std::string> classes{};             // by label; empty: unknown

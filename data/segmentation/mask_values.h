@@ -71,7 +71,7 @@ class MaskReader {
   const MaskColors* colors_;
 };
 
-/// What values stand for.
+/// The meaning of values.
 class MaskLabels {
  public:
   static constexpr std::int32_t ignored = -1;

@@ -25,7 +25,7 @@ struct FcnOptions : SegmenterOptions {
   }
 
  private:
-  /// What is said of no stride is dilated, as in torchvision.
+  /// Dilates a backbone whose stride is not given, as torchvision.
   void dilate_backbone() {
     if (!model_families().contains(backbone.name) && !model_presets().contains(backbone.name)) return;
     if (describe_model(backbone.name, {}).options.find("output_stride") == nullptr ||

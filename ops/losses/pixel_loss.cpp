@@ -179,7 +179,7 @@ void forward_on_cpu(const PixelLossRule& rule, const Tensor& logits, const Tenso
   *loss.data<C>() = static_cast<C>(result);
 }
 
-/// Of each class, the slopes of the Dice loss by p where the label is the class, and elsewhere.
+/// For each class, the slopes of the Dice loss by p where the label is the class, and elsewhere.
 template <class C>
 struct DiceSlopes {
   std::vector<C> of_label, of_others;  // of_others of all pixels; of_label beside it

@@ -42,7 +42,7 @@ struct ResizedPixel {
   }
 };
 
-/// Of each class, the slopes of the Dice loss by p where the label is the class, and elsewhere.
+/// For each class, the slopes of the Dice loss by p where the label is the class, and elsewhere.
 struct DiceSlopes {
   const float* sums;  // [1 + 3 classes]
   std::int64_t classes;

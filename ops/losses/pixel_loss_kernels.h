@@ -27,7 +27,7 @@ inline constinit Kernel<void(const PixelLossRule& rule, const Tensor& logits, co
 inline constinit Kernel<void(const Tensor& labels, std::int64_t ignored, std::int64_t classes)> check_pixel_labels{
     "pixel_loss labels"};
 
-/// What the kernels for cuda keep of each pixel while they run.
+/// The values that kernels for cuda keep of each pixel while they run.
 struct PixelScratch {
   static constexpr std::int64_t run = 4096;  // pixels whose sums go together
   Tensor pixels;                             // f32 [3, N · H · W]
@@ -44,7 +44,7 @@ struct PixelScratch {
   }
 };
 
-/// Of resized logits, the class of the largest: u8 or i32 [N, H, W].
+/// The class of the largest of the resized logits: u8 or i32 [N, H, W].
 inline constinit Kernel<void(const Tensor& logits, const Tensor& predictions)> predict_pixels{"predicted pixels"};
 
 }  // namespace lacuna

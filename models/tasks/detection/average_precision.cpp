@@ -24,7 +24,7 @@ double spaced(double first, double last, int count, int i) {
 }
 double threshold_of(int t) { return spaced(0.5, 0.95, AveragePrecision::thresholds, t); }
 
-/// Of the found box alone where the true one is a crowd.
+/// Intersection over union; over the found box alone where the true one is a crowd.
 double overlap(const CornerBox& found, const TrueBox& truth) {
   const CornerBox& box = truth.box;
   const double width = std::min(found[0] + found[2], box[0] + box[2]) - std::max(found[0], box[0]);

@@ -224,7 +224,7 @@ class Products {
   }
   void measure(Stream stream, int device, const Product& p, Plan& plan, void* workspace) {
     plan.is_measured = true;
-    // What is added to is needed again: results go beside it.
+    // The addend is needed again: results go beside it.
     Tensor beside;
     if (p.add) {
       try {

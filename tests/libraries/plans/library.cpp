@@ -8,7 +8,7 @@ namespace {
 lacuna::test::CublasltState state;
 bool asks_for_sums = false;  // of the last description
 
-/// What descriptions and preferences are: nothing reads them.
+/// Descriptions and preferences, which nothing reads.
 template <class T>
 cublasStatus_t make(T** made) {
   *made = reinterpret_cast<T*>(&state);

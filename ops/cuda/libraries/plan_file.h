@@ -1,8 +1,8 @@
 // Plans of a library that were chosen by measurement. Bits of results hang on them, so a file in the user's cache
 // folder keeps them: the first run on a card measures, and later ones take what it chose.
 //
-// Shapes for which two training steps in a row ask are measured when the second one asks: they recur, and it is before a
-// step is captured. Until then, and where there is no file, the library's own first choice is taken.
+// Shapes for which two training steps in a row ask are measured when the second one asks: they recur, and it is before
+// a step is captured. Until then, and where there is no file, the library's own first choice is taken.
 #pragma once
 
 #include "core/device.h"

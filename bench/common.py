@@ -15,6 +15,7 @@ class Model(typing.NamedTuple):
     peer: str  # its name in timm, or that of a model of CIFAR's size, which timm has none of
     regions: str  # its blocks, as memory.recompute names them
     preset: str = ""  # in place of the configuration's model
+    overrides: tuple = ()  # further ones
 
 
 MODELS = {
@@ -28,6 +29,11 @@ MODELS = {
                        "swin_tiny_patch4_window7_224"),
     "convnext_tiny": Model("deit_tiny.yaml", 8, "convnext_tiny", "stages.*.blocks.*", "convnext_tiny"),
     "vgg11_bn": Model("deit_tiny.yaml", 8, "vgg11_bn", "features.*", "vgg11_bn"),
+    "mobilenetv3_large": Model("deit_tiny.yaml", 16, "mobilenet_v3_large", "blocks.*", "mobilenetv3_large_100"),
+    "efficientnetv2_s": Model("deit_tiny.yaml", 8, "efficientnet_v2_s", "blocks.*", "efficientnetv2_s",
+                              ("model.image_size=224",)),
+    "fcn_resnet50": Model("segmentation/voc_fcn_resnet50.yaml", 2, "fcn_resnet50", "backbone.layer?.*", "",
+                          ("data={name: shape_masks, image_size: 256, classes: 21}",)),
     "bert_base": Model("bert_base.yaml", 8, "bert_base", "bert.encoder.layer.*"),
 }
 

@@ -9,7 +9,7 @@ PEER.py, run by PYTHON (which has torch, torchvision and timm), is PyTorch's sid
 configs/cifar10_*.yaml) on made-up images: forward, cross-entropy, backward and fused AdamW, in f32 or under autocast to
 bf16, convolutional models channels-last, with --compile under torch.compile. It prints one line with `X samples/s best, Y
 median; kept K MiB; peak RSS P MiB` in it: X and Y by the fastest and the median step (bench/peers/bert.py is one, for
-bert_base at 128 tokens), K the storages that autograd holds between forward and backward, each once, parameters and
+bert_base at 128 tokens, bench/peers/dense.py another, for torchvision's mobile networks, segmentation and detection), K the storages that autograd holds between forward and backward, each once, parameters and
 buffers left out, P the process's highest resident size. All programs run alternately, one process a measurement, nothing
 else running; medians over the rounds of each run's median step. Lacuna's speed is compared with the better of PyTorch
 eager and compiled, saved bytes and peak with eager; with --precision bf16 also with its own in f32.
@@ -31,6 +31,9 @@ GOALS = {"f32": {
     "convnext_tiny": (1.3, 0.6, 0.7),
     "vgg11_bn": (1.2, 0.5, 0.7),
     "bert_base": (1.3, 0.45, 0.7),
+    "mobilenetv3_large": (1.2, 0.45, 0.7),
+    "efficientnetv2_s": (1.2, 0.35, 0.7),
+    "fcn_resnet50": (1.2, 0.58, 0.7),
 }, "bf16": {
     "deit_tiny": (1.7, 0.6, 0.7),
     "deit_small": (1.7, 0.6, 0.7),
@@ -52,7 +55,7 @@ def pytorch(a, model, compiled):
 
 def lacuna(a, model, precision):
     preset = [f"model={{name: {model.preset}}}"] if model.preset else []
-    result = common.json_of(a.lacuna, "bench", *common.configured(model.configuration, model.batch, a.threads), *preset,
+    result = common.json_of(a.lacuna, "bench", *common.configured(model.configuration, model.batch, a.threads), *preset, *model.overrides,
                             f"train.precision={precision}", "optimizer={name: adamw, lr: 1e-4}",
                             f"memory.policy={a.policy}", "--steps", a.steps)
     return {"samples_per_second": model.batch / result["step_seconds"]["median"],

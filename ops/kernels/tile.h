@@ -12,6 +12,10 @@
 #include <type_traits>
 #include <utility>
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 namespace lacuna::tile {
 
 // A tile of rows x 2 vectors of sums, two vectors of b and one broadcast element of a fill the registers.
@@ -68,6 +72,11 @@ inline void store_rounded(bf16* to, const Vector<float>& v) {
   *reinterpret_cast<Halves*>(to) = __builtin_convertvector((v != v ? quiet : rounded) >> 16, Halves);
 }
 
+#ifdef __AVX512F__
+/// A mask of the first `count` lanes, fewer than all.
+inline __mmask16 first_lanes(std::int64_t count) { return static_cast<__mmask16>((1U << count) - 1U); }
+#endif
+
 /// Stores the first `count` lanes, converted to T. Not inlined: for the tails of rows.
 template <class T>
 [[gnu::noinline]] void store_lanes(T* to, Vector<Compute<T>> v, std::int64_t count) {
@@ -79,6 +88,9 @@ inline void store_as(T* to, const Vector<Compute<T>>& v, std::int64_t count) {
   using C = Compute<T>;
   if constexpr (std::is_same_v<T, C>) {
     if (count >= lanes<C>) return store(to, v);
+#ifdef __AVX512F__
+    if constexpr (std::is_same_v<T, float>) return _mm512_mask_storeu_ps(to, first_lanes(count), v);
+#endif
   } else if constexpr (std::is_same_v<T, bf16>) {
     if (count >= lanes<C>) return store_rounded(to, v);
   }
@@ -90,6 +102,9 @@ inline Vector<Compute<T>> load_as(const T* from, std::int64_t count) {
   using C = Compute<T>;
   if constexpr (std::is_same_v<T, C>) {
     if (count >= lanes<C>) return load(from);
+#ifdef __AVX512F__
+    if constexpr (std::is_same_v<T, float>) return _mm512_maskz_loadu_ps(first_lanes(count), from);
+#endif
   } else if constexpr (std::is_same_v<T, bf16>) {
     if (count >= lanes<C>) return widened(from);
   }

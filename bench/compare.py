@@ -55,8 +55,8 @@ def pytorch(a, model, compiled):
 
 def lacuna(a, model, precision):
     preset = [f"model={{name: {model.preset}}}"] if model.preset else []
-    result = common.json_of(a.lacuna, "bench", *common.configured(model.configuration, model.batch, a.threads), *preset, *model.overrides,
-                            f"train.precision={precision}", "optimizer={name: adamw, lr: 1e-4}",
+    result = common.json_of(a.lacuna, "bench", *common.configured(model.configuration, model.batch, a.threads), *preset,
+                            *model.overrides, f"train.precision={precision}", "optimizer={name: adamw, lr: 1e-4}",
                             f"memory.policy={a.policy}", "--steps", a.steps)
     return {"samples_per_second": model.batch / result["step_seconds"]["median"],
             "best": model.batch / result["step_seconds"]["min"],

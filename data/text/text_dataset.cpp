@@ -129,8 +129,8 @@ void set_tokens(const EncodedText& text, Sample& sample) {
   if (!text.pair.empty()) set("pair_", text.pair, std::ssize(text.pair));
 }
 
-std::array<std::pair<std::string_view, Padding>, 2> names_of(Padding) {
-  return {{{"none", Padding::none}, {"longest", Padding::longest}}};
+std::array<std::pair<std::string_view, TextPadding>, 2> names_of(TextPadding) {
+  return {{{"none", TextPadding::none}, {"longest", TextPadding::longest}}};
 }
 
 Fields TextOptions::fields() {
@@ -160,7 +160,7 @@ SampleField per_token(std::string name, const TextOptions& own) {
   return {.name = std::move(name),
           .dtype = DType::i64,
           .shape = {own.max_length},
-          .collation = own.padding == Padding::none ? Collation::packed : Collation::padded};
+          .collation = own.padding == TextPadding::none ? Collation::packed : Collation::padded};
 }
 
 SampleFields token_fields(const TextOptions& own, const Vocabulary& vocabulary) {

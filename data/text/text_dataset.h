@@ -70,14 +70,14 @@ void set_tokens(const EncodedText& text, Sample& sample);
 /// Sets an i64 tensor.
 void set_whole(std::string_view name, std::span<const std::int32_t> values, const Shape& shape, Sample& sample);
 
-enum class Padding : std::uint8_t { none, longest };
-std::array<std::pair<std::string_view, Padding>, 2> names_of(Padding);
+enum class TextPadding : std::uint8_t { none, longest };
+std::array<std::pair<std::string_view, TextPadding>, 2> names_of(TextPadding);
 
 /// Options of every data set of text.
 struct TextOptions {
   std::string tokenizer{};
   std::int64_t max_length = 128;
-  Padding padding = Padding::none;
+  TextPadding padding = TextPadding::none;
   bool group_by_length = false;
 
   static Fields fields();

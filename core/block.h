@@ -196,12 +196,21 @@ LACUNA_DEVICE inline T joined_of_block(const Block<K>& block, T value, T* scratc
   return value;
 }
 
-/// Atomic add across blocks. For integers only, since their sum does not depend on the order.
+/// Atomic sum and maximum across blocks. For integers only, whose results do not depend on the order.
 LACUNA_DEVICE inline void add_together(std::uint32_t* sum, std::uint32_t value) {
 #ifdef __CUDACC__
   atomicAdd(sum, value);
 #else
   __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
+#endif
+}
+
+LACUNA_DEVICE inline void raise_together(std::uint32_t* most, std::uint32_t value) {
+#ifdef __CUDACC__
+  atomicMax(most, value);
+#else
+  for (std::uint32_t seen = __atomic_load_n(most, __ATOMIC_RELAXED); seen < value;)
+    if (__atomic_compare_exchange_n(most, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
 #endif
 }
 

@@ -1,6 +1,8 @@
 #include "autograd/holders/holder.h"
+#include "core/planned_device.h"
 #include "core/random.h"
 #include "ops/quantize/draws.h"
+#include "ops/quantize/quantizer.h"
 
 #include <algorithm>
 #include <limits>
@@ -30,10 +32,11 @@ quant::QuantizedTensor quantize(const Tensor& values, const std::string& key, co
   const RandomStream stream = random_stream(key);
   const std::uint64_t block = hold.draw + (std::uint64_t{stream.first_sample} << 32);  // micro-batches differ
   RunningRanges* const running = hold.running;
-  if (stream.clock != nullptr) {
+  if (stream.clock != nullptr)
     expect(running == nullptr, "{} is quantized by ranges that the host follows: its step cannot be captured", key);
-    return quant::quantize(values, hold.config, stream, block);
-  }
+  const bool draws_there = computes_on_cuda(values.device()) && running == nullptr &&
+                           quant::quantizer_of(hold.config).draws_in_kernels();
+  if (stream.clock != nullptr || draws_there) return quant::quantize(values, hold.config, stream, block);
   const std::uint64_t seed = quant::key_of(stream.draw(block));
   if (running == nullptr || values.device() == Device::meta) return quant::quantize(values, hold.config, seed);
 

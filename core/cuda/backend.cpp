@@ -18,6 +18,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -154,9 +155,10 @@ class Cuda final : public Backend {
   void copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override {
     if (Graph* const graph = captured(stream); graph != nullptr) {
       from = graph->keep(from, bytes);
-    } else if (Open* const own = bytes >= Staging::worthwhile ? opened(stream) : nullptr; own != nullptr) {
+    } else if (Open* const own = Staging::takes(bytes) ? opened(stream) : nullptr; own != nullptr) {
       const cudaError_t copied = own->staging.copy(stream, to, from, bytes);
       if (copied != cudaErrorMemoryAllocation) return check(copied, "copying to the device");
+      if (waits_are_watched()) synchronize(stream);  // the driver's copy may wait, and asks nobody
     }
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "copying to the device");
   }
@@ -229,10 +231,7 @@ class Cuda final : public Backend {
     bool waited = false;
     for (std::size_t i = (begin + piece - 1) / piece; (i + 1) * piece <= end; ++i) {
       if (own.pieces[i] == 0) continue;
-      if (!waited) cudaStreamSynchronize(own.stream);
-      for (const Stream other : {own.side, own.input})
-        if (!waited && other != nullptr) cudaStreamSynchronize(other);
-      waited = true;
+      if (!std::exchange(waited, true) && !are_idle({own.stream, own.side, own.input})) return;
       driver().unmap(reinterpret_cast<CUdeviceptr>(own.base + i * piece), piece);
       driver().release(own.pieces[i]);
       own.pieces[i] = 0;
@@ -262,6 +261,16 @@ class Cuda final : public Backend {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, number), "properties of the device");
     return properties;
+  }
+  /// Waits for the work of streams. False: it cannot end, which the next wait tells.
+  bool are_idle(std::initializer_list<Stream> streams) noexcept {
+    try {
+      for (const Stream stream : streams)
+        if (stream != nullptr) synchronize(stream);
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
   }
   static void choose(int device) { check(cudaSetDevice(number_of(device)), "choosing the device"); }
 
@@ -293,11 +302,12 @@ class Cuda final : public Backend {
         "-DLACUNA_CUDA_ARCHITECTURES=native, or install a driver for CUDA {} or newer",
         here.name, here.major, here.minor, cudaGetErrorString(error), version(CUDART_VERSION));
   }
-  /// The device that a stream computes or brings batches for; null: another one's.
+  /// The device of a stream; null: another backend's.
   Open* opened(Stream stream) {
     const std::lock_guard lock(mutex_);
-    const auto own = std::ranges::find_if(
-        open_, [&](const Open& one) { return stream != nullptr && (one.stream == stream || one.input == stream); });
+    const auto own = std::ranges::find_if(open_, [&](const Open& one) {
+      return stream != nullptr && (one.stream == stream || one.side == stream || one.input == stream);
+    });
     return own == open_.end() ? nullptr : &*own;
   }
   Open& of(Stream stream) {

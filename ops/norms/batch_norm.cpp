@@ -34,10 +34,12 @@ void expect_residual(std::string_view op, const Tensor& residual, const Tensor& 
 /// Makes mean and variance those of the batches of all ranks. The host waits for nothing where `ranks` are of the
 /// device.
 void join_statistics(Communicator& ranks, const Tensor& mean, const Tensor& variance) {
-  if (mean.device() == Device::meta) return;
   const std::int64_t channels = mean.count();
-  const Tensor mine = Tensor::empty({2, channels}, mean.dtype(), ranks.device(), Purpose::workspace);
-  const Tensor all = Tensor::empty({ranks.size(), 2, channels}, mean.dtype(), ranks.device(), Purpose::workspace);
+  const bool is_planned = mean.device() == Device::meta;
+  const Device device = is_planned ? mean.device() : ranks.device();
+  const Tensor mine = Tensor::empty({2, channels}, mean.dtype(), device, Purpose::workspace);
+  const Tensor all = Tensor::empty({ranks.size(), 2, channels}, mean.dtype(), device, Purpose::workspace);
+  if (is_planned) return;
   mine.leading(0, 1).copy_from(mean.reshape({1, channels}));
   mine.leading(1, 2).copy_from(variance.reshape({1, channels}));
   const auto bytes = [](const Tensor& tensor) {

@@ -2,6 +2,7 @@
 
 #include "core/coded/codec.h"
 #include "core/parallel.h"
+#include "core/planned_device.h"
 #include "ops/arithmetic/arithmetic_kernels.h"
 #include "ops/operand.h"
 
@@ -78,11 +79,20 @@ const RegisterKernel forward_on_cpu{
     }};
 const RegisterKernel backward_on_cpu{
     embedding_backward, DeviceKind::cpu,
-    [](const Tensor& dy, const Tensor& ids, std::int64_t padding, const Tensor& dtable) {
+    [](const Tensor& dy, const Tensor& ids, std::int64_t padding, const Tensor& dtable, const EmbeddingWorkspace&) {
       with_types(dy, dtable, [&]<class Y, class T>(Type<Y>, Type<T>) { scatter<Y, T>(dy, ids, padding, dtable); });
     }};
 
 }  // namespace
+
+EmbeddingWorkspace::EmbeddingWorkspace(std::int64_t rows, const Tensor& table) {
+  if (!computes_on_cuda(table.device())) return;
+  const std::int64_t parts = (rows + rows_of_part - 1) / rows_of_part, entries = table.rows();
+  if (entries <= few_entries && parts > 1)
+    partial = Tensor::empty({parts, entries, table.shape().back()}, DType::f32, table.device(), Purpose::workspace);
+  else
+    found = Tensor::empty({2, entries}, DType::i32, table.device(), Purpose::workspace);
+}
 
 Tensor Embedding::forward(std::span<const Tensor> inputs) const {
   const Tensor &from = inputs[table], &of = inputs[ids], &added = inputs[base];
@@ -112,7 +122,7 @@ void Embedding::backward(Tensor dy, const Saved<Embedding>& saved, Grads& grads)
     // A rank of 3 is a selection of activations, whose gradients have their type.
     const DType type = shape.rank() == 3 ? dy.dtype() : compute_type(dy.dtype());
     if (!grads[table].defined()) grads[table] = Tensor::zeros(shape, type, dy.device());
-    embedding_backward(dy.device(), dy, of, padding, grads[table]);
+    embedding_backward(dy.device(), dy, of, padding, grads[table], {of.count(), grads[table]});
   }
   if (grads.wanted(base)) grads[base] = std::move(dy);
 }

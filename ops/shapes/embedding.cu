@@ -42,17 +42,42 @@ struct LookUpRows {
   }
 };
 
+LACUNA_DEVICE std::uint32_t bits_set(std::uint32_t bits) {
+#ifdef __CUDACC__
+  return static_cast<std::uint32_t>(__popc(bits));
+#else
+  return static_cast<std::uint32_t>(std::popcount(bits));
+#endif
+}
+
+/// How many rows have the id of an entry, and how far from the end the first of them is.
+struct FindRows {
+  static constexpr int threads = 256;
+  std::uint32_t* found;  // [2, entries], zeros
+  const std::int64_t* ids;
+  std::int64_t entries, rows;
+
+  LACUNA_DEVICE void operator()(const Block<FindRows>& block) const {
+    const std::int64_t row = block.global_thread();
+    if (row >= rows) return;
+    const std::int64_t id = ids[row];
+    if (id < 0 || id >= entries) return;
+    add_together(found + id, 1);
+    raise_together(found + entries + id, static_cast<std::uint32_t>(rows - row));
+  }
+};
+
 /// A block has an id and all of its rows, if it is the block of the first of them.
 template <class Entry, class T>
 struct AddRowsToTable {
   static constexpr int threads = 128;
   struct Shared {
     std::uint32_t matches[2][threads / warp_size];  // two sets in turn
-    std::uint32_t earlier[threads / warp_size];
   };
   Kept<T> dy;
   Written<Entry> table;
   const std::int64_t* ids;
+  const std::uint32_t* found;  // by FindRows
   std::int64_t entries, rows, width, padding;
 
   /// Adds up to four of the rows that `left` names, in order; returns the rest. They are read together, since an id may
@@ -77,25 +102,23 @@ struct AddRowsToTable {
   LACUNA_DEVICE void operator()(const Block<AddRowsToTable>& block) const {
     const std::int64_t own = block.index(), id = ids[own];
     if (id == padding || id < 0 || id >= entries) return;
-    std::uint32_t earlier = 0;
-    for (std::int64_t row = block.thread(); row < own; row += threads) earlier |= ids[row] == id ? 1U : 0U;
-    earlier = ballot(earlier != 0);
-    if (block.lane() == 0) block.shared().earlier[block.warp()] = earlier;
-    block.sync();
-    for (int w = 0; w < block.warps; ++w)
-      if (block.shared().earlier[w] != 0) return;
+    if (rows - found[entries + id] != own) return;
     for (std::int64_t c0 = 0; c0 < width; c0 += threads * 8) {
       const std::int64_t c = c0 + block.thread() * 8;
       Eight sum = c < width ? table.at_row(id, width, c) : Eight{};
       int set = 0;
-      for (std::int64_t first = own; first < rows; first += threads, set ^= 1) {
+      std::uint32_t missing = found[id];
+      for (std::int64_t first = own; missing != 0; first += threads, set ^= 1) {
         const std::int64_t candidate = first + block.thread();
-        const std::uint32_t found = ballot(candidate < rows && ids[candidate] == id);
-        if (block.lane() == 0) block.shared().matches[set][block.warp()] = found;
+        const std::uint32_t of_warp = ballot(candidate < rows && ids[candidate] == id);
+        if (block.lane() == 0) block.shared().matches[set][block.warp()] = of_warp;
         block.sync();
-        for (int w = 0; w < block.warps && c < width; ++w)
-          for (std::uint32_t left = block.shared().matches[set][w]; left != 0;)
-            left = add_rows(left, first + w * warp_size, c, sum);
+        for (int w = 0; w < block.warps; ++w) {
+          const std::uint32_t matches = block.shared().matches[set][w];
+          missing -= bits_set(matches);
+          if (c < width)
+            for (std::uint32_t left = matches; left != 0;) left = add_rows(left, first + w * warp_size, c, sum);
+        }
       }
       if (c < width) table.set_row(id, width, c, sum);
       block.sync();
@@ -110,7 +133,7 @@ struct SumRowsOfParts {
   Kept<T> dy;
   float* partial;  // [parts, entries, width]
   const std::int64_t* ids;
-  std::int64_t entries, rows, width, padding;
+  std::int64_t entries, rows, rows_of_part, width, padding;
 
   LACUNA_DEVICE void operator()(const Block<SumRowsOfParts>& block) const {
     const std::int64_t part = block.index() / entries, entry = block.index() % entries;
@@ -172,18 +195,21 @@ void look_up(Stream stream, DType table_type, DType type, const LookUp& what) {
 void add_to_table(Stream stream, DType table_type, DType type, const AddToTable& what) {
   with_types(table_type, type, [&]<class Entry, class T>(Type<Entry>, Type<T>) {
     const Kept<T> dy(what.dy, what.rows * what.width);
-    const std::int64_t parts = divide_up(what.rows, rows_of_part), count = what.entries * what.width;
+    const std::int64_t parts = divide_up(what.rows, what.rows_of_part), count = what.entries * what.width;
     if (what.partial != nullptr) {
       run(stream, parts * what.entries,
-          SumRowsOfParts<T>{dy, what.partial, what.ids, what.entries, what.rows, what.width, what.padding});
+          SumRowsOfParts<T>{dy, what.partial, what.ids, what.entries, what.rows, what.rows_of_part, what.width,
+                            what.padding});
       run(stream, divide_up(count, AddPartsToTable<Entry>::threads),
           AddPartsToTable<Entry>{what.partial, static_cast<Entry*>(what.table), parts, count});
       return;
     }
+    run(stream, divide_up(what.rows, FindRows::threads), FindRows{what.found, what.ids, what.entries, what.rows});
     run(stream, what.rows,
         AddRowsToTable<Entry, T>{.dy = dy,
                                  .table = {what.table, count},
                                  .ids = what.ids,
+                                 .found = what.found,
                                  .entries = what.entries,
                                  .rows = what.rows,
                                  .width = what.width,

@@ -27,8 +27,19 @@ struct Embedding {
 /// y = rows `ids` of the table, plus base where it is defined.
 inline constinit Kernel<void(const Tensor& table, const Tensor& ids, const Tensor& base, const Tensor& y)>
     embedding_forward{"embedding"};
+/// Of backward on cuda, for `rows` rows and their table; nothing elsewhere. One of the two.
+struct EmbeddingWorkspace {
+  static constexpr std::int64_t few_entries = 8;
+  static constexpr std::int64_t rows_of_part = 64;  // whose sums for the entries of such a table are added first
+
+  EmbeddingWorkspace(std::int64_t rows, const Tensor& table);
+  Tensor partial{};  // f32 [parts, entries, width]: sums of parts of the rows, for a table of few entries
+  Tensor found{};    // i32 [2, entries]: how many rows have the id of an entry, and which is the first
+};
+
 /// Adds the rows of dy to rows `ids` of `dtable`, but for the row `padding`.
-inline constinit Kernel<void(const Tensor& dy, const Tensor& ids, std::int64_t padding, const Tensor& dtable)>
+inline constinit Kernel<void(const Tensor& dy, const Tensor& ids, std::int64_t padding, const Tensor& dtable,
+                             const EmbeddingWorkspace& workspace)>
     embedding_backward{"embedding backward"};
 
 }  // namespace lacuna

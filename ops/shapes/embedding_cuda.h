@@ -18,17 +18,15 @@ struct LookUp {
 };
 void look_up(Stream stream, DType table_type, DType type, const LookUp& what);
 
-/// Rows whose sums for the entries of a small table are added first.
-inline constexpr std::int64_t rows_of_part = 64;
-
 /// table[ids[i]] += dy[i] for all i whose id is not `padding`, each entry's terms in order; with `partial` those of
 /// rows_of_part rows first, then these sums.
 struct AddToTable {
   const void* dy;           // [rows, width] of `type`
   const std::int64_t* ids;  // [rows]
   void* table;              // [entries, width] of `table_type`
-  float* partial;           // [parts, entries, width]; may be null
-  std::int64_t entries, rows, width, padding;
+  float* partial;           // [parts, entries, width]; or null:
+  std::uint32_t* found;     // [2, entries], zeros
+  std::int64_t entries, rows, rows_of_part, width, padding;
 };
 void add_to_table(Stream stream, DType table_type, DType type, const AddToTable& what);
 

@@ -20,14 +20,19 @@ std::vector<double> gradient(std::int64_t entries, Device device) {
   for (std::size_t i = 0; i < ids.size(); i += 7) ids[i] = static_cast<std::int64_t>(i) % entries;
   const Tensor table = Tensor::full({entries, width}, 0.5, DType::f32, device);
   embedding_backward(device, sample_values({1, rows, width}, DType::f32, 5).to(device),
-                     Tensor::from(std::span<const std::int64_t>(ids), {rows}, device), padding, table);
+                     Tensor::from(std::span<const std::int64_t>(ids), {rows}, device), padding, table, {rows, table});
   return table.to_vector();
 }
 
 }  // namespace
 
-TEST_CASE("cuda: an id of many rows adds them in order, with the CPU's bits") {
-  CHECK(gradient(40, Device::cuda) == gradient(40, Device::cpu));
+TEST_CASE("cuda: an id of many rows adds them in order, with the CPU's bits, in any order of blocks") {
+  const std::vector<double> by_cpu = gradient(40, Device::cpu);
+  CHECK(gradient(40, Device::cuda) == by_cpu);
+  for (const std::uint64_t order : {1, 2, 3}) {
+    const cuda::stand_in::ScheduleScope schedule(order);
+    CHECK(gradient(40, Device::cuda) == by_cpu);
+  }
 }
 
 TEST_CASE("cuda: a table of few entries is summed by parts, alike in any order of blocks") {

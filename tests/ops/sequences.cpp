@@ -166,7 +166,7 @@ TEST_CASE("sequences: results do not depend on the number of threads") {
     std::vector<std::int64_t> ids(1000);
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i * i % 3);
     embedding_backward(Device::cpu, sample_values({1, 1000, 64}, DType::f32, 5),
-                       Tensor::from(std::span<const std::int64_t>(ids), {1000}), 1, table);
+                       Tensor::from(std::span<const std::int64_t>(ids), {1000}), 1, table, {1000, table});
     all.push_back(table);
     return all;
   };

@@ -91,6 +91,8 @@ class Joined {
     if (host.rank() == 0) check(nccl().ncclGetUniqueId(&id), "an id for the ranks");
     host.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
     const Stream stream = stream_of(device);  // makes the device the current one
+    host.describe("joining the GPUs of all ranks");
+    host.barrier();  // NCCL waits for a rank that does not come, and asks nobody: the host's wait tells who is missing
     check(nccl().ncclCommInitRank(&ranks_, host.size(), id, host.rank()), "joining the ranks");
     agree_on_plans(host);
     watch_waits([this, rank = host.rank(), timeout = host.timeout()](double seconds) { ask(rank, timeout, seconds); });

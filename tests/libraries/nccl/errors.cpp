@@ -29,7 +29,7 @@ constexpr int remote_error = 6;  // ncclRemoteError
 /// Rank 0 of two, alone: what it sends goes nowhere.
 class Host final : public Communicator {
  public:
-  explicit Host(double timeout) : timeout_(timeout) {}
+  explicit Host(double timeout, bool alone = false) : timeout_(timeout), alone_(alone) {}
   int rank() const override { return 0; }
   int size() const override { return 2; }
   double timeout() const override { return timeout_; }
@@ -37,12 +37,15 @@ class Host final : public Communicator {
   void all_gather(std::span<const std::byte>, std::span<std::byte>) override {}
   void all_to_all(std::span<const std::byte>, std::span<const Section>, std::span<std::byte>,
                   std::span<const Section>) override {}
-  void barrier() override {}
-  std::unique_ptr<Communicator> duplicate() override { return std::make_unique<Host>(timeout_); }
+  void barrier() override {
+    if (alone_) fail("rank 1 does not come");
+  }
+  std::unique_ptr<Communicator> duplicate() override { return std::make_unique<Host>(timeout_, alone_); }
   void abort(int code) override { std::_Exit(code); }
 
  private:
   double timeout_;
+  bool alone_;
 };
 
 /// NCCL's state, with the test's library in the place of the real one.
@@ -106,6 +109,13 @@ TEST_CASE("nccl: a group of sends of which one fails is ended") {
   std::array<std::byte, 16> send{}, receive{};
   CHECK_THROWS_AS(ranks->all_to_all(send, receive), Error);
   CHECK(state.open_groups == 0);
+}
+
+TEST_CASE("nccl: a rank that does not come is missed before NCCL waits for it") {
+  test::NcclState& state = nccl();
+  Host host(60, true);
+  CHECK_THROWS_WITH_AS(device_ranks(gpu(4), host), doctest::Contains("rank 1 does not come"), Error);
+  CHECK(state.joined == 0);
 }
 
 }  // namespace lacuna

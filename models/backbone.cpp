@@ -58,6 +58,9 @@ Backbone::Backbone(Module& parent, std::string_view name, const BackboneOptions&
   context.part_of = {&parent, std::string(name), form.maps, form.map_norm};
   std::unique_ptr<Model> model = describe(options, form).build(context);
   model_.reset(dynamic_cast<ImageModel*>(model.release()));
+  for (Module* const module : model_->modules())
+    if (auto* const norm = dynamic_cast<nn::BatchNorm2d*>(module); norm != nullptr && form.fixed_norms)
+      norm->fix(*form.fixed_norms);
   if (!form.map_norm || model_->norms_maps()) return;
   for (const MapShape& map : model_->map_shapes())
     norms_.push_back(std::make_unique<nn::LayerNorm>(parent, fmt::format("{}.norm{}", name, norms_.size()),

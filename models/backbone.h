@@ -6,6 +6,7 @@
 #include "nn/norm.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,7 @@ struct BackboneForm {
   std::int64_t in_channels = 3;
   std::vector<std::int64_t> maps{};  // that it gives, by number in ascending order; negative ones count from the end
   bool map_norm = false;  // each map goes through a norm: a ViT's own, or a new LayerNorm `norm0`, `norm1`, …
+  std::optional<double> fixed_norms{};  // batch norms are never trained, and have this epsilon; nothing: they are
 };
 
 /// A child of `parent` whose parameters have the model's names below `name`.

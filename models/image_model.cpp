@@ -73,7 +73,7 @@ Outputs ImageModel::forward(Inputs inputs) {
            name_of(context().dtype), name_of(images.dtype()));
     images = Variable(images.tensor().to(context().dtype), false, images.path());
   }
-  return run(std::move(images));
+  return run_with(std::move(images), std::move(inputs));
 }
 
 std::vector<Variable> ImageModel::maps(Variable) { fail("the model gives no maps"); }

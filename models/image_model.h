@@ -59,6 +59,8 @@ class ImageModel : public Model {
   static bool is_part(const ModelContext& context) { return context.part_of.parent != nullptr; }
   /// All outputs; a model with one output returns `logits`.
   virtual Outputs run(Variable images);
+  /// The same for a model that reads other inputs, too.
+  virtual Outputs run_with(Variable images, Inputs /*others*/) { return run(std::move(images)); }
 
  private:
   const Shape& image_shape() const { return inputs().front().shape; }

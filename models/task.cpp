@@ -34,9 +34,15 @@ double TaskTotals::value(const Metric& metric) const {
   return metric.value(found->second);
 }
 
+bool TaskTotals::has(const Metric& metric) const {
+  const auto found = kept.find(metric.name);
+  return !metric.keeps || (found != kept.end() && !found->second.empty());
+}
+
 std::vector<std::pair<std::string, double>> TaskTotals::values(const Task& task) const {
   std::vector<std::pair<std::string, double>> all;
-  for (const Metric& metric : task.metrics()) all.emplace_back(metric.name, value(metric));
+  for (const Metric& metric : task.metrics())
+    if (has(metric)) all.emplace_back(metric.name, value(metric));
   return all;
 }
 

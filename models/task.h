@@ -129,7 +129,9 @@ struct TaskTotals {
   double loss() const { return weight > 0 ? loss_sum / weight : 0; }
   /// An error where nothing was added for the metric.
   double value(const Metric& metric) const;
-  /// By name, in the order of the task's metrics.
+  /// Whether numbers were added: a task may keep none in training.
+  bool has(const Metric& metric) const;
+  /// Of the metrics that it has, by name, in the order of the task's.
   std::vector<std::pair<std::string, double>> values(const Task& task) const;
   void add(const TaskTotals& other);
 };

@@ -57,6 +57,18 @@ BatchNorm2d::BatchNorm2d(Module& parent, std::string_view name, std::int64_t cha
   set_role(Role::norm);
 }
 
+void BatchNorm2d::fix(double eps) {
+  eps_ = eps;
+  fixed_ = true;
+  on_freeze();
+}
+
+void BatchNorm2d::on_freeze() {
+  if (fixed_)
+    for (Parameter* const parameter : {&weight_, &bias_}) parameter->set_trainable(false);
+  frozen_ = !weight_.trainable() && !bias_.trainable();
+}
+
 template <class Op, class... Residual>
 Variable BatchNorm2d::with_batch_statistics(Variable x, Residual... residual) {
   const Scope scope(*this);

@@ -63,8 +63,10 @@ class BatchNorm2d : public Module {
   /// Makes training use the statistics over the batches of all ranks, which must have equal sizes
   /// (torch.nn.SyncBatchNorm). `ranks` must outlive the layer.
   void synchronize(Communicator& ranks) { ranks_ = ranks.size() > 1 ? &ranks : nullptr; }
+  /// Makes the layer one that is never trained, whatever is (torchvision's FrozenBatchNorm2d).
+  void fix(double eps);
   bool frozen() const { return frozen_; }
-  void on_freeze() override { frozen_ = !weight_.trainable() && !bias_.trainable(); }
+  void on_freeze() override;
 
  private:
   bool uses_running_statistics() const { return frozen_ || !training(); }
@@ -76,7 +78,7 @@ class BatchNorm2d : public Module {
   void update_running_statistics(const Tensor& mean, const Tensor& variance, std::int64_t rows);
 
   double eps_, momentum_;
-  bool frozen_ = false;
+  bool frozen_ = false, fixed_ = false;
   Communicator* ranks_ = nullptr;
   Parameter weight_, bias_;
   Buffer running_mean_, running_var_;

@@ -71,7 +71,6 @@ std::string to_string(const ProgressLine& line, std::size_t width) {
       {fmt::format("epoch {}/{}", line.epoch, line.epochs), 1},
       {fmt::format("step {:>{}}/{}", line.step, std::to_string(line.steps).size(), line.steps), 0},
       {fmt::format("loss {:.4f}", line.loss), 2},
-      {line.metric, 3},
       {fmt::format("lr {:.3e}", line.learning_rate), 8},
       {fmt::format("{:.1f} samples/s", line.samples_per_second), 6},
       {fmt::format("memory {}", format_bytes(line.memory)), 9},
@@ -79,6 +78,7 @@ std::string to_string(const ProgressLine& line, std::size_t width) {
       {fmt::format("{} elapsed", clock_time(line.elapsed)), 7},
       {fmt::format("{} left", clock_time(line.remaining)), 4},
   };
+  if (!line.metric.empty()) parts.insert(parts.begin() + 3, {line.metric, 3});
   return joined(std::move(parts), width);
 }
 

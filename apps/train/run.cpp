@@ -44,6 +44,11 @@ constexpr std::string_view advice = "A lower optimizer.lr, a longer warm-up or t
 /// A division of zero by zero gives -nan here, which tells no more.
 double without_sign_of_nan(double value) { return std::isnan(value) ? std::fabs(value) : value; }
 
+/// Empty where the totals have none of the metric's numbers.
+std::string shown(const Metric& metric, const TaskTotals& totals) {
+  return totals.has(metric) ? metric_text(metric.name, totals.value(metric)) : std::string();
+}
+
 /// Refused before anything is built where it does not fit. A run that goes on has its weights in a checkpoint.
 Setup make_training(std::unique_ptr<Setup> planned, const Dataset& samples, Experiment& experiment,
                     const std::optional<fs::path>& checkpoint, Communicator& ranks, Foreseen& foreseen) {
@@ -423,7 +428,7 @@ void Run::note_step(const StepResult& result, double learning_rate, double secon
                    .step = progress.totals.samples / experiment_.train.batch_size,
                    .steps = trainer_.steps_per_epoch(),
                    .loss = progress.totals.loss(),
-                   .metric = metric_text(metric.name, progress.totals.value(metric)),
+                   .metric = shown(metric, progress.totals),
                    .learning_rate = learning_rate,
                    .samples_per_second = static_cast<double>(result.totals.samples) / figures_.recent_seconds(),
                    .memory = held,
@@ -490,9 +495,10 @@ void Run::note_epoch(const EpochResult& epoch) {
   if (TensorFigures figures = setup_.policy().figures(); !figures.empty()) line["tensors"] = std::move(figures);
   if (!epoch.validation.left_out.empty()) line["val_left_out"] = to_json(epoch.validation.left_out);
   note(line);
-  display_.print(fmt::format("epoch {}/{}{}: train loss {:.4f}, {}; validation loss {:.4f}, {}{}", epoch.epoch,
+  const std::string trained = shown(metric, epoch.train);
+  display_.print(fmt::format("epoch {}/{}{}: train loss {:.4f}{}; validation loss {:.4f}, {}{}", epoch.epoch,
                              experiment_.train.epochs, epoch.whole ? "" : fmt::format(", after step {}", progress.step),
-                             epoch.train.loss(), metric_text(metric.name, epoch.train.value(metric)),
+                             epoch.train.loss(), trained.empty() ? "" : ", " + trained,
                              epoch.validation.loss, metric_text(metric.name, epoch.validation.metrics.at(metric.name)),
                              averaged));
   const std::int64_t every = experiment_.output.save_every;

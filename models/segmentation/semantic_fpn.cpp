@@ -1,15 +1,14 @@
 // Semantic FPN (Kirillov et al. 2019): a feature pyramid whose maps are brought to the finest one and added up.
 // mmsegmentation's FPN and FPNHead: the same names, shapes and initial distributions.
+#include "models/feature_pyramid.h"
 #include "models/registry.h"
 #include "models/segmentation/segmenter.h"
 #include "nn/functional.h"
 #include "nn/init.h"
-#include "ops/shapes/resize.h"
 
 #include <fmt/format.h>
 
 #include <bit>
-#include <cmath>
 
 namespace lacuna {
 namespace {
@@ -32,55 +31,6 @@ struct SemanticFpnOptions : SegmenterOptions {
         problems.add("maps", fmt::format("`maps` of strides {} and {}: the pyramid needs coarser ones by powers of 2",
                                          shapes[i - 1].stride, shapes[i].stride));
   }
-};
-
-Variable nearest_as(Variable x, const Shape& like) {
-  const Shape from = x.shape();
-  return apply(Resize{.resampling = Resampling::nearest,
-                      .height = from[1],
-                      .width = from[2],
-                      .out_height = like[1],
-                      .out_width = like[2]},
-               std::move(x));
-}
-
-/// Glorot and Bengio 2010.
-nn::WeightInit xavier(std::int64_t fan_in, std::int64_t fan_out) {
-  return {init::uniform(std::sqrt(6.0 / static_cast<double>(fan_in + fan_out))), init::constant(0)};
-}
-
-/// 1×1 convolutions of the maps, each with what is coarser added to it, and 3×3 convolutions behind.
-class Neck final : public Module {
- public:
-  Neck(Module& parent, std::string_view name, const std::vector<MapShape>& maps, std::int64_t channels)
-      : Module(parent, name) {
-    for (std::size_t i = 0; i < maps.size(); ++i) {
-      laterals_.push_back(std::make_unique<nn::Conv2d>(*this, fmt::format("lateral_convs.{}.conv", i), maps[i].channels,
-                                                       channels,
-                                                       nn::Conv2dOptions{.init = xavier(maps[i].channels, channels)}));
-      outputs_.push_back(std::make_unique<nn::Conv2d>(
-          *this, fmt::format("fpn_convs.{}.conv", i), channels, channels,
-          nn::Conv2dOptions{.kernel = 3, .padding = 1, .init = xavier(9 * channels, 9 * channels)}));
-    }
-  }
-
-  std::vector<Variable> forward(std::vector<Variable> maps) const {
-    const Scope scope(*this);
-    Variable coarser;
-    for (std::size_t i = maps.size(); i-- > 0;) {
-      Variable sum = laterals_[i]->forward(std::move(maps[i]));
-      if (coarser.defined()) {
-        const Shape shape = sum.shape();
-        sum = std::move(sum) + nearest_as(std::move(coarser), shape);
-      }
-      coarser = sum;
-      maps[i] = outputs_[i]->forward(std::move(sum));
-    }
-    return maps;
-  }
-
- private:
-  std::vector<std::unique_ptr<nn::Conv2d>> laterals_, outputs_;
 };
 
 /// Convolutions with norms and ReLUs; each but those of the finest map doubles the resolution.
@@ -113,7 +63,7 @@ class SemanticFpn final : public Segmenter {
  public:
   SemanticFpn(const ModelContext& context, const SemanticFpnOptions& options)
       : Segmenter(context, options, {"decode_head.conv_seg"}),
-        neck_(*this, "neck", shapes(), options.fpn_channels),
+        neck_(*this, "neck", mmseg_pyramid, shapes(), options.fpn_channels),
         dropout_(*this, "decode_head.dropout", options.dropout) {
     for (const MapShape& map : shapes()) {
       const auto ratio = static_cast<std::uint64_t>(map.stride / shapes().front().stride);
@@ -135,7 +85,7 @@ class SemanticFpn final : public Segmenter {
     return classifier_->forward(dropout_.forward(std::move(sum)));
   }
 
-  Neck neck_;
+  FeaturePyramid neck_;
   std::vector<std::unique_ptr<Scale>> scales_;
   nn::ChannelDropout dropout_;
   std::unique_ptr<nn::Conv2d> classifier_;

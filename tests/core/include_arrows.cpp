@@ -89,6 +89,7 @@ const std::set<std::string> may_name_fields{"data/sets",
                                             "models/image_model.cpp",
                                             "models/text_encoder.cpp",
                                             "models/decoder",
+                                            "models/detection",
                                             "models/sequences.cpp",
                                             "models/folders"};
 bool is_below(const std::string& file, const std::set<std::string>& places) {

@@ -1,6 +1,7 @@
 #include "apps/commands/reference.h"
 
 #include "apps/commands/reference_batch.h"
+#include "apps/commands/reference_detection.h"
 #include "apps/commands/reference_graph.h"
 #include "apps/commands/reference_segmentation.h"
 #include "autograd/tape.h"
@@ -93,6 +94,8 @@ ReferenceModel read_model(const SafetensorsFile& file) {
             .hyper_parameters = segmenter_parameters(description),
             .task = "segmentation",
             .task_options = segmenter_loss(description)};
+  if (is_reference_detector(description))
+    return {.name = description["family"], .hyper_parameters = detector_parameters(description), .task = "detection"};
   ReferenceModel model{description["family"].get<std::string>(), {}};
   const bool is_preset = model.name == "preset";
   if (is_preset) {
@@ -456,8 +459,13 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
            file.path().string());
   const std::unique_ptr<Model> model = make_model(file, description, precision);
   const std::unique_ptr<Task> task = make_reference_task(file, description, *model);
-  const Batch batch =
-      has_reference_graph(file) ? load_reference_graph(file) : load_reference_batch(file, *model, *task);
+  const bool finds_boxes = is_reference_detector(reference_metadata(file, "model"));
+  const auto seen_in = [&](const Watched& watched, bool evaluates) {
+    return finds_boxes ? detector_outputs(watched.seen(), file, evaluates) : watched.seen();
+  };
+  const Batch batch = has_reference_graph(file) ? load_reference_graph(file)
+                      : finds_boxes             ? load_reference_boxes(file, *model)
+                                                : load_reference_batch(file, *model, *task);
   for (const SampleField& field : model->inputs())
     if (repetition > 0 && field.dtype == DType::f32) move_within_rounding(batch.at(field.name), repetition);
   select_trained(file, description, *model);
@@ -469,7 +477,7 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
       language_model != nullptr && file.contains("generate/ids"))
     comparison.add("generate/ids", greedy_continuation(file, *language_model));
   task->run(watched, batch, TaskMode::evaluate);
-  for (const auto& [name, output] : watched.seen()) comparison.add("eval/" + name, output);
+  for (const auto& [name, output] : seen_in(watched, true)) comparison.add("eval/" + name, output);
   if (const SafetensorsEntry* const classes = file.find("eval/classes"))
     comparison.add("eval/classes", pixel_classes(watched.seen()["logits"], classes->shape));
   model->set_training(true);
@@ -478,7 +486,7 @@ ReferenceReport compare_once(const SafetensorsFile& file, std::string_view memor
   {
     const Recording recording(tape);
     const Variable loss = task->run(watched, batch, TaskMode::train).loss;
-    for (const auto& [name, output] : watched.seen()) comparison.add_required("output/" + name, output);
+    for (const auto& [name, output] : seen_in(watched, false)) comparison.add_required("output/" + name, output);
     comparison.add_required("output/loss", loss.tensor());
     tape.backward(loss);
   }

@@ -24,21 +24,6 @@ Shape with_front(std::initializer_list<std::int64_t> front, const Shape& shape, 
   return Shape(std::span<const std::int64_t>(extents));
 }
 
-/// [N, C, H, W] as [N, H, W, C].
-Tensor channels_last(const Tensor& planes) {
-  const Shape& shape = planes.shape();
-  const std::int64_t channels = shape[1], pixels = shape[2] * shape[3];
-  const Tensor images = Tensor::empty({shape[0], shape[2], shape[3], channels}, DType::f32, Device::cpu, Purpose::data);
-  const Tensor source = planes.to(DType::f32);
-  const float* const in = source.data<const float>();
-  float* const out = images.data<float>();
-  for (std::int64_t n = 0; n < shape[0]; ++n)
-    for (std::int64_t c = 0; c < channels; ++c)
-      for (std::int64_t p = 0; p < pixels; ++p)
-        out[(n * pixels + p) * channels + c] = in[(n * channels + c) * pixels + p];
-  return images;
-}
-
 class FileBatch {
  public:
   FileBatch(const SafetensorsFile& file, const Model& model, const Task& task) : file_(file), inputs_(model.inputs()) {
@@ -282,6 +267,20 @@ class FileBatch {
 };
 
 }  // namespace
+
+Tensor channels_last(const Tensor& planes) {
+  const Shape& shape = planes.shape();
+  const std::int64_t channels = shape[1], pixels = shape[2] * shape[3];
+  const Tensor images = Tensor::empty({shape[0], shape[2], shape[3], channels}, DType::f32, Device::cpu, Purpose::data);
+  const Tensor source = planes.to(DType::f32);
+  const float* const in = source.data<const float>();
+  float* const out = images.data<float>();
+  for (std::int64_t n = 0; n < shape[0]; ++n)
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t p = 0; p < pixels; ++p)
+        out[(n * pixels + p) * channels + c] = in[(n * channels + c) * pixels + p];
+  return images;
+}
 
 json reference_metadata(const SafetensorsFile& file, const std::string& key) {
   const auto found = file.metadata().find(key);

@@ -15,6 +15,9 @@ nlohmann::json reference_metadata(const SafetensorsFile& file, const std::string
 /// A value of it as a hyper-parameter or an option.
 Tree reference_value(const std::string& key, const nlohmann::json& value);
 
+/// [N, C, H, W] as [N, H, W, C] f32.
+Tensor channels_last(const Tensor& planes);
+
 /// The task of the metadata `task`: its `name` and options. A file without one has the loss of the model's head.
 std::unique_ptr<Task> reference_task(const SafetensorsFile& file, const Model& model);
 

@@ -25,12 +25,7 @@ std::string our_key(const std::string& key) {
 }
 
 Tree backbone_of(const json& description) {
-  Tree map;
-  map.kind = Tree::Kind::map;
-  const json& backbone = description["backbone"];
-  map.entries.push_back({"name", {}, backbone.value("family", "resnet")});
-  for (const auto& [key, value] : backbone.items())
-    if (key != "family" && key != "image_size") map.entries.push_back({our_key(key), {}, reference_value(key, value)});
+  Tree map = reference_backbone(description["backbone"]);
   // The last of torchvision's three flags that is set decides.
   if (const json dilate = description.value("dilate", json::array()); dilate == json::array({false, true, true}))
     map.entries.push_back({"output_stride", {}, 8});
@@ -38,6 +33,15 @@ Tree backbone_of(const json& description) {
 }
 
 }  // namespace
+
+Tree reference_backbone(const json& backbone) {
+  Tree map;
+  map.kind = Tree::Kind::map;
+  map.entries.push_back({"name", {}, backbone.value("family", "resnet")});
+  for (const auto& [key, value] : backbone.items())
+    if (key != "family" && key != "image_size") map.entries.push_back({our_key(key), {}, reference_value(key, value)});
+  return map;
+}
 
 bool is_reference_segmenter(const json& description) {
   const std::string family = description.value("family", "");

@@ -15,6 +15,8 @@ namespace lacuna {
 bool is_reference_segmenter(const nlohmann::json& description);
 /// The config.json that the description of a model of transformers stands for; null: the file is in our terms.
 nlohmann::ordered_json segmenter_config(const nlohmann::json& description);
+/// A backbone of a description as a hyper-parameter.
+Tree reference_backbone(const nlohmann::json& backbone);
 /// Its hyper-parameters, and the options of its task.
 std::vector<HyperParameter> segmenter_parameters(const nlohmann::json& description);
 OptionValues segmenter_loss(const nlohmann::json& description);

@@ -60,6 +60,17 @@ Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, 
   return values;
 }
 
+/// Boxes of a third of an image [height, width, ...] that lie in it.
+void place_boxes(const Shape& image, std::uint32_t part, const Tensor& boxes) {
+  const RandomStream draws{1, part, random_site("boxes")};
+  for (std::int64_t i = 0; i < boxes.count(); ++i) {
+    const std::int64_t corner = i % 4 < 2 ? i : i - 2;
+    const float least = 2.0F / 3 * draws.uniform(static_cast<std::uint64_t>(corner));
+    boxes.data<float>()[i] =
+        static_cast<float>(image[i % 2 == 0 ? 1 : 0]) * (i % 4 < 2 ? least : least + 1.0F / 3);
+  }
+}
+
 /// Tokens of each sample: `data.length` in turn, or with a budget, which a shuffled batch keeps too, the longest of
 /// these; otherwise the longest that the data set has and the model takes.
 std::vector<std::int64_t> example_lengths(const Experiment& experiment, const SampleFields& inputs,
@@ -134,9 +145,13 @@ Batch example(const Experiment& experiment, const Model& model, const Task& task
         if (mixes) made.set("image_mixes", Tensor::zeros({samples, 6}, DType::f32, Device::cpu, Purpose::data));
       }
       std::vector<std::int64_t> own = lengths;
-      if (has_edges && follows_edges(field, experiment.samples.fields))
+      const bool has_rows = field.collation == Collation::packed && model.inputs().front().collation == Collation::stacked;
+      if (has_rows || (has_edges && follows_edges(field, experiment.samples.fields)))
         std::ranges::fill(own, field_of(experiment.samples.fields, field.name).shape.front());
-      set_field(made, field, made_up(field, own, static_cast<std::uint32_t>(part), device, of_model), own);
+      const Tensor values = made_up(field, own, static_cast<std::uint32_t>(part), device, of_model);
+      if (field.kind == FieldKind::boxes && of_model != Device::meta)
+        place_boxes(find_field(model.inputs(), FieldKind::pixels)->shape, static_cast<std::uint32_t>(part), values);
+      set_field(made, field, values, own);
     }
   if (const SampleField* const label = mixes ? find_field(targets, FieldKind::label) : nullptr)
     made.set(label->name, mixed_labels(made[label->name], experiment.model.num_classes));

@@ -59,9 +59,17 @@ void for_table(const fs::path& file, std::initializer_list<std::string_view> nee
 
 NodeSplit split_of(std::string_view cell, const std::string& file, std::int64_t line) {
   if (cell.empty()) return NodeSplit::none;
+  if (cell == "valid" || cell == "validation") return NodeSplit::val;  // as others name it
   for (const auto& [name, split] : names_of(NodeSplit()))
     if (name == cell) return split;
   reject("{}:{}: expected a split train, val, test or none, got \"{}\"", file, line, cell);
+}
+
+/// A label or the id of a node. pandas writes whole numbers as 3.0 where a cell of the column is empty.
+std::string name_in(std::string_view cell) {
+  const std::string_view whole = cell.ends_with(".0") ? cell.substr(0, cell.size() - 2) : cell;
+  const bool number = !whole.empty() && std::ranges::all_of(whole, [](char c) { return '0' <= c && c <= '9'; });
+  return std::string(number || whole == "-1" ? whole : cell);
 }
 
 /// Labels by name, in order: numbers by value, other texts by letter.
@@ -95,10 +103,10 @@ std::shared_ptr<const NodeGraph> read_edge_list(const fs::path& folder, const Gr
             [&](const Columns& columns, std::int64_t line, const std::vector<std::string_view>& cells) {
               const auto node = static_cast<std::int32_t>(labels.size());
               const std::int64_t id = columns.find("id");
-              const std::string name = id < 0 ? std::to_string(node) : std::string(cells[static_cast<std::size_t>(id)]);
+              const std::string name = id < 0 ? std::to_string(node) : name_in(cells[static_cast<std::size_t>(id)]);
               if (!numbers.emplace(name, node).second)
                 reject("{}:{}: node \"{}\" is there twice", nodes_file.string(), line, name);
-              labels.emplace_back(cells[columns.at("label")]);
+              labels.push_back(name_in(cells[columns.at("label")]));
               graph->split.push_back(split_of(cells[columns.at("split")], nodes_file.string(), line));
               width = 0;
               for (std::size_t c = 0; c < cells.size(); ++c)
@@ -128,7 +136,7 @@ std::shared_ptr<const NodeGraph> read_edge_list(const fs::path& folder, const Gr
   for_table(edges_file, {"source", "target"},
             [&](const Columns& columns, std::int64_t line, const std::vector<std::string_view>& cells) {
               const auto node = [&](std::string_view column) {
-                const auto found = numbers.find(std::string(cells[columns.at(column)]));
+                const auto found = numbers.find(name_in(cells[columns.at(column)]));
                 if (found == numbers.end())
                   reject("{}:{}: node \"{}\" is not in nodes.csv", edges_file.string(), line,
                          cells[columns.at(column)]);
@@ -152,7 +160,7 @@ std::shared_ptr<const NodeGraph> read_edge_list(const fs::path& folder, const Gr
   return graph;
 }
 
-constexpr std::string_view list_name = "edge_list", list_file = "edges.csv";
+constexpr std::string_view list_name = "edge_list", list_file = "nodes.csv";
 const RegisterDataset edge_list(list_name, graph_files<list_name, list_file, read_edge_list>());
 
 /// Planetoid's pickles of Cora, CiteSeer and PubMed, and files of PyTorch, are read by the libraries that wrote them.

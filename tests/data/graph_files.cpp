@@ -68,6 +68,17 @@ TEST_CASE("graph files: OGB's folders, compressed") {
   CHECK(numbers(val, "nodes") == Values{1});
 }
 
+TEST_CASE("graph files: tables as pandas writes them where a cell is empty") {
+  const TemporaryFolder folder;
+  write(folder / "nodes.csv", "id,label,split,f0\n0.0,1.0,train,1\n1.0,-1.0,train,2\n2.0,10.0,valid,3\n3.0,,none,4\n");
+  CHECK_THROWS_AS(sample_of(folder.path(), Split::train), Error);  // no edges.csv
+  write(folder / "edges.csv", "source,target\n0,1.0\n2.0,0\n");
+  CHECK(numbers(sample_of(folder.path(), Split::train), "labels") == Values{0});
+  const Sample val = sample_of(folder.path(), Split::validation);
+  CHECK(numbers(val, "nodes") == Values{2});
+  CHECK(numbers(val, "labels") == Values{1});
+}
+
 TEST_CASE("graph files: OGB's folders, not compressed") {
   const TemporaryFolder folder;
   write(folder / "raw/edge.csv.gz", "0,1\n2,1\n");

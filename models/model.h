@@ -71,6 +71,9 @@ class Model : public Module {
   const std::vector<std::string>& other_heads() const { return signature_.other_heads; }
   const std::vector<std::string>& optional_parts() const { return signature_.optional_parts; }
 
+  /// The path of the backbone, whose weights alone a file may hold; empty: it has none.
+  virtual std::string_view backbone_path() const { return {}; }
+
   /// A stored parameter as the model can have it, where their shapes differ for a reason that the model knows: a table
   /// of another window. Undefined where there is none. `stored` may be on `meta`.
   virtual Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const;

@@ -1,13 +1,14 @@
 #include "apps/commands/class_masks.h"
 
+#include "apps/commands/shown_image.h"
 #include "apps/output/picture.h"
 #include "autograd/tape.h"
 #include "core/error.h"
-#include "data/encoded_images.h"
-#include "data/images/view.h"
+#include "data/images/image_reader.h"
 #include "data/segmentation/palette.h"
 #include "models/prediction.h"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -20,18 +21,6 @@ namespace lacuna::apps {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The whole image in some size, at the top left of what is shown.
-class WholeView final : public ViewTransform {
- public:
-  WholeView(ViewOptions options, ImageSize size) : ViewTransform(std::move(options)), size_(size) {}
-  View view(std::int64_t height, std::int64_t width, SampleRandom&) const override {
-    return {.box = {.height = height, .width = width}, .height = size_.height, .width = size_.width};
-  }
-
- private:
-  ImageSize size_;
-};
 
 Showing usual_showing(const std::string& crop_mode) {
   if (crop_mode == "squash") return Showing::squash;
@@ -99,29 +88,12 @@ fs::path ClassMasks::path_of(const std::string& name, std::string_view ending) {
 
 nlohmann::ordered_json ClassMasks::predict(const std::string& name, const std::string& bytes) {
   const std::span file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-  const DecodeOptions decode{.apply_exif = images_.exif == ExifUse::apply,
-                             .scale_grey = images_.grey16 == WideGrey::scale};
   const SampleField& input = model_.model->inputs().front();
-  const auto header = open_image(file, decode);
-  const Shown shown({header->height(), header->width()}, {input.shape[0], input.shape[1]},
+  const Shown shown(size_of_image(bytes, images_), {input.shape[0], input.shape[1]},
                     options_.showing.value_or(usual_showing(images_.crop_mode)));
-  const std::vector<float> mean(images_.mean.begin(), images_.mean.end()),
-      deviation(images_.deviation.begin(), images_.deviation.end());
-  ViewOptions view{.size = shown.windows.size() == 1 ? shown.model : shown.resized,
-                   .channels = input.shape[2],
-                   .interpolation = images_.interpolation,
-                   .decode = decode};
-  for (const float value : mean) view.fill.push_back(static_cast<std::uint8_t>(std::nearbyint(255 * value)));
-  const SampleFields fields = {*find_images(encoded_image_fields())};
-  Sample sample;
-  sample.begin(0);
-  Tensor encoded = sample.make(fields.front().name, {std::ssize(bytes)}, DType::u8);
-  std::ranges::copy(file, encoded.data<std::uint8_t>());
-  sample.set(fields.front().name, std::move(encoded));
-  SampleRandom random(0, 0, 0);
-  apply({std::make_shared<WholeView>(std::move(view), shown.resized), std::make_shared<Normalize>(mean, deviation)},
-        fields, sample, random);
-  const Tensor logits = logits_of(*model_.model, sample[fields.front().name], shown);
+  const Tensor pixels = shown_pixels(bytes, images_, shown.resized,
+                                     shown.windows.size() == 1 ? shown.model : shown.resized, input.shape[2]);
+  const Tensor logits = logits_of(*model_.model, pixels, shown);
   const std::span values(logits.data<const float>(), static_cast<std::size_t>(logits.count()));
   if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
     fail("{}: the model's output is not finite", name);
@@ -133,7 +105,7 @@ nlohmann::ordered_json ClassMasks::predict(const std::string& name, const std::s
     found["mask"] = mask.native();
     if (options_.overlays) {
       const fs::path path = path_of(name, "_overlay.png");
-      write_png(path, overlay(decode_image(file, decode), classes));
+      write_png(path, overlay(decode_image(file, decoding_of(images_)), classes));
       found["overlay"] = path.native();
     }
   }
@@ -144,6 +116,15 @@ nlohmann::ordered_json ClassMasks::predict(const std::string& name, const std::s
     found["pixels"].push_back(share);
   }
   return found;
+}
+
+std::string shares_in_words(const nlohmann::ordered_json& found, std::int64_t most) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < std::min(static_cast<std::size_t>(most), found["classes"].size()); ++i)
+    words.push_back(
+        fmt::format("{} {:.4f}", found["classes"][i].get<std::string>(), found["pixels"][i].get<double>()));
+  const std::string mask = found.contains("mask") ? "; " + found["mask"].get<std::string>() : "";
+  return fmt::format("{}{}", fmt::join(words, ", "), mask);
 }
 
 void add_masks(nlohmann::ordered_json& sample, Model& model, const Batch& batch, const SampleField& mask,

@@ -37,6 +37,9 @@ class ClassMasks {
   std::set<std::filesystem::path> written_;
 };
 
+/// As `road 0.4120, sky 0.3000; masks/a.png`, with `most` classes.
+std::string shares_in_words(const nlohmann::ordered_json& found, std::int64_t most);
+
 /// Adds `mask` and `prediction` to a sample of figures: pictures of its image u8 [H, W, 3] under the labels of its
 /// pixels and under those that the model predicts. `batch` has this sample alone.
 void add_masks(nlohmann::ordered_json& sample, Model& model, const Batch& batch, const SampleField& mask,

@@ -1,6 +1,7 @@
 // lacuna eval: evaluates a checkpoint, or a folder with a model.
 #include "apps/command.h"
 #include "apps/commands/class_masks.h"
+#include "apps/commands/found_boxes.h"
 #include "apps/commands/opened_model.h"
 #include "apps/config/assignment.h"
 #include "apps/config/configuration_options.h"
@@ -182,7 +183,7 @@ class Eval {
     const bool has_figures = figures && figures->samples() > 0;
     if (has_figures) {
       json[figures->key()] = figures->json(origin);
-      if (point && overrides.empty()) write_classes(*point, experiment, *model, dataset, evaluated, *figures, json);
+      if (point && overrides.empty()) write_classes(*point, experiment, *model, *task, dataset, evaluated, *figures, json);
     }
     json["samples_per_second"] = rate;
     json["evaluation_peak"] = ledger(device).peak();
@@ -244,7 +245,8 @@ class Eval {
   }
 
   /// Writes the figures for the run's page, with pictures of the worst samples.
-  static void write_classes(const CheckpointPath& point, Experiment experiment, Model& model, const DatasetPtr& dataset,
+  static void write_classes(const CheckpointPath& point, Experiment experiment, Model& model, const Task& task,
+                            const DatasetPtr& dataset,
                             const std::vector<std::int64_t>& samples, const Figures& figures,
                             const nlohmann::ordered_json& evaluated) {
     nlohmann::ordered_json json{{"weights", evaluated["weights"]},
@@ -266,6 +268,8 @@ class Eval {
         one["image"] = picture_address(picture);
         if (const SampleField* const mask = find_field(single.info().fields, FieldKind::mask))
           add_masks(one, model, batch, *mask, picture);
+        if (const SampleField* const boxes = find_field(single.info().fields, FieldKind::boxes))
+          add_boxes(one, model, task, batch, *boxes, picture);
       }
     }
     try {

@@ -2,6 +2,7 @@
 #include "apps/command.h"
 #include "apps/commands/class_masks.h"
 #include "apps/commands/continuation.h"
+#include "apps/commands/found_boxes.h"
 #include "apps/commands/opened_model.h"
 #include "apps/config/resolve.h"
 #include "apps/config/yaml.h"
@@ -334,9 +335,14 @@ class Predict {
                    "tokens of a text at most, the rest is cut off; 0: as many as the model takes")
         ->type_name("N")
         ->check(CLI::Range(0, 1 << 20));
-    app.add_option("--out", masks_.folder, "segmentation: folder for a mask of each image, a PNG of its classes")
+    app.add_option("--out", masks_.folder, "segmentation: folder for a mask of each image, a PNG of its classes; detection: for the "
+                                               "image with its boxes")
         ->type_name("FOLDER");
-    app.add_flag("--overlay", masks_.overlays, "with --out: the image under its classes, too");
+    app.add_flag("--overlay", masks_.overlays, "with --out: the image under its classes or boxes, too");
+    app.add_option("--score", least_score_, "detection: least score of an object; 0: all that the model finds")
+        ->type_name("S")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
     app.add_flag("--add-one", masks_.add_one,
                  "with --out: class k has the value k + 1, where 0 counts for nothing, as in ADE20K");
     auto* const windows = app.add_flag("--windows", windows_,
@@ -344,7 +350,7 @@ class Predict {
     app.add_flag("--whole", whole_, "segmentation: show the model the whole image at once")->excludes(windows);
     app.footer(
         "Writes a line for each input, with what the model's task predicts: classes and probabilities, a value, an "
-        "embedding, a label of each token, the shares of pixels of each class. A language model goes on with each "
+        "embedding, a label of each token, the shares of pixels of each class, boxes of objects. A language model goes on with each "
         "text, as `lacuna generate` does.");
   }
 
@@ -369,6 +375,7 @@ class Predict {
 
     const std::unique_ptr<const InputReader> reader = opened.reader(max_length_);
     const std::unique_ptr<Task> task = opened.task(reader->vocabulary());
+    if (find_field(task->targets(), FieldKind::boxes) != nullptr) return predict_boxes(opened);
     const bool gives_masks = find_field(task->targets(), FieldKind::mask) != nullptr;
     if (!gives_masks && (!masks_.folder.empty() || masks_.overlays || masks_.add_one || windows_ || whole_))
       reject("{}: is no model of segmentation: expected no --out, --overlay, --add-one, --windows or --whole", from_);
@@ -457,10 +464,28 @@ class Predict {
     if (windows_) masks_.showing = Showing::windows;
     if (whole_) masks_.showing = Showing::fit;
     ClassMasks masks(opened, masks_);
+    return each_picture(
+        opened, [&](const Input& input) { return masks.predict(input.name, input.read()); },
+        [this](const ordered_json& found) { return shares_in_words(found, top_); });
+  }
+
+  /// The objects of images.
+  ExitCode predict_boxes(const OpenedModel& opened) {
+    if (masks_.add_one || windows_ || whole_)
+      reject("{}: is no model of segmentation: expected no --add-one, --windows or --whole", from_);
+    if (masks_.folder.empty() && masks_.overlays) reject("--overlay: expected --out with a folder for the files");
+    FoundBoxes boxes(opened, {.folder = masks_.folder, .least_score = least_score_});
+    return each_picture(
+        opened, [&](const Input& input) { return boxes.predict(input.name, input.read()); }, boxes_in_words);
+  }
+
+  /// Prints what `predict` says of each image, one by one.
+  ExitCode each_picture(const OpenedModel& opened, const std::function<ordered_json(const Input&)>& predict,
+                        const std::function<std::string(const ordered_json&)>& in_words) {
     const auto take = [&](const Input& input) {
       stop_if_host_wants();
       ordered_json found;
-      if (!try_to_read(input, [&] { found = masks.predict(input.name, input.read()); })) return;
+      if (!try_to_read(input, [&] { found = predict(input); })) return;
       if (!print_output(json_ ? line_of(input, "image", found) : fmt::format("{}: {}\n", input.name, in_words(found))))
         throw ReaderLeft{};
     };
@@ -470,17 +495,6 @@ class Predict {
       else
         each_image(inputs_, take);
     });
-  }
-
-  /// As `road 0.4120, sky 0.3000; masks/a.png`.
-  std::string in_words(const ordered_json& found) const {
-    std::vector<std::string> words;
-    const std::size_t most = static_cast<std::size_t>(top_);
-    for (std::size_t i = 0; i < std::min(most, found["classes"].size()); ++i)
-      words.push_back(
-          fmt::format("{} {:.4f}", found["classes"][i].get<std::string>(), found["pixels"][i].get<double>()));
-    const std::string mask = found.contains("mask") ? "; " + found["mask"].get<std::string>() : "";
-    return fmt::format("{}{}", fmt::join(words, ", "), mask);
   }
 
   /// The texts that a language model makes of prompts.
@@ -566,6 +580,7 @@ class Predict {
   std::vector<std::string> inputs_, columns_;
   std::int64_t max_length_ = 0, top_ = 0, unread_ = 0;
   ClassMaskOptions masks_;
+  double least_score_ = 0.5;
   bool pairs_ = false, json_ = false, windows_ = false, whole_ = false;
 };
 

@@ -45,6 +45,16 @@ std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configurati
   return said;
 }
 
+/// Whether the configuration's model has a backbone of this family.
+bool is_backbone_of(const std::string& family, const Configuration& configuration) {
+  const ModelDescription asked = describe_model(configuration.model.name, hyper_parameters_of(configuration));
+  const Tree* const backbone = find_value(asked.hyper_parameters, "backbone");
+  if (backbone == nullptr) return false;
+  const TreeEntry* const name = backbone->find("name");
+  const std::string own = name == nullptr ? backbone->text : name->value.text;
+  return (model_families().contains(own) || model_presets().contains(own)) && family_of(own) == family;
+}
+
 }  // namespace
 
 std::optional<ModelFolder> take_model(Configuration& configuration, const Tree& root, Problems& problems) {
@@ -68,6 +78,7 @@ std::optional<ModelFolder> take_model(Configuration& configuration, const Tree& 
   std::vector<HyperParameter> given;
   if (!model.name.empty()) {
     if (!model_families().contains(model.name) && !model_presets().contains(model.name)) return {};  // said already
+    if (family_of(model.name) != stored.family && is_backbone_of(stored.family, configuration)) return {};
     if (family_of(model.name) != stored.family) {
       problems.add(place_of(root, "model", "name"),
                    fmt::format("model.name is {}, but {} describes a {} (family {}); {}", model.name,
@@ -117,6 +128,11 @@ ImagePreparation completed(ImagePreparation said, const std::string& model) {
   return said;
 }
 
+bool finds_objects(const std::string& model) {
+  const std::string family = model_presets().contains(model) ? model_presets().get(model).family : model;
+  return model_families().contains(family) && model_families().get(family).task == "detection";
+}
+
 }  // namespace
 
 std::vector<double> for_channels(const std::vector<double>& values, std::int64_t channels) {
@@ -140,7 +156,10 @@ void take_images(Configuration& configuration, const Tree& root, ImagePreparatio
   if (data.channels == 0 && channels == 1) data.channels = 1;
   if (is_open("crop_pct") && images.crop_pct > 0) data.crop_pct = images.crop_pct;
   const bool known_mode = images.crop_mode == "center" || images.crop_mode == "squash" || images.crop_mode == "border";
-  if (is_open("crop_mode") && known_mode) data.crop_mode = images.crop_mode;
+  if (is_open("crop_mode") && known_mode)
+    data.crop_mode = images.crop_mode;
+  else if (is_open("crop_mode") && finds_objects(configuration.model.name))
+    data.crop_mode = "border";  // a crop would cut objects off
   if (channels == 0 || images.mean.empty() || !data.mean.empty() || !data.deviation.empty()) return;
   data.mean = for_channels(images.mean, channels);
   data.deviation = for_channels(images.std, channels);

@@ -44,7 +44,7 @@ std::string new_classifier(const Experiment& experiment, const Setup& setup) {
                        adapter.file_classes, experiment.adapter.from, model.num_classes());
   const LoadedWeights& loaded = setup.loaded_weights();
   const bool adapter_brings_it = setup.loaded_adapter().file_classes > 0;
-  if (!loaded.new_head || adapter_brings_it) return {};
+  if (!loaded.new_head || !loaded.part.empty() || adapter_brings_it) return {};
   if (loaded.file_classes == 0)
     return fmt::format("the classifier starts anew ({}): {} has none", model.heads().front(), experiment.model.from);
   return fmt::format("the classifier starts anew ({}): {} classes in {}, {} here", model.heads().front(),

@@ -170,6 +170,8 @@ void load_base(const Experiment& experiment, bool new_head, MadeModel& made) {
   made.weights = planned ? check_weights(*made.model, file, options) : load_weights(*made.model, file, options);
   made.file = file.path();
   const LoadedWeights& loaded = made.weights;
+  if (!loaded.part.empty())
+    made.notes.push_back(fmt::format("they are those of `{}` alone, all else starts anew", loaded.part));
   if (!loaded.prefix.empty()) made.notes.push_back(fmt::format("names without `{}`", loaded.prefix));
   made.notes.insert(made.notes.end(), loaded.adapted.begin(), loaded.adapted.end());
   if (!loaded.left_out.empty()) made.notes.push_back(fmt::format("left out: {}", fmt::join(loaded.left_out, ", ")));

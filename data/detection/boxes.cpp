@@ -39,7 +39,7 @@ SampleFields box_fields(std::int64_t classes, std::int64_t most) {
   };
   SampleFields fields{of_boxes("boxes", FieldKind::boxes, DType::f32, {most, 4}),
                       of_boxes("box_labels", FieldKind::number, DType::i64, {most}),
-                      of_boxes("box_areas", FieldKind::number, DType::f32, {most}),
+                      of_boxes("box_fills", FieldKind::number, DType::f32, {most}),
                       of_boxes("box_uncounted", FieldKind::number, DType::i64, {most})};
   fields[1].below = classes;
   fields[3].below = 3;
@@ -49,19 +49,19 @@ SampleFields box_fields(std::int64_t classes, std::int64_t most) {
 void set_boxes(const std::vector<ObjectBox>& boxes, Sample& sample) {
   const std::int64_t count = std::ssize(boxes);
   Tensor corners = sample.make("boxes", {count, 4}, DType::f32),
-         labels = sample.make("box_labels", {count}, DType::i64), areas = sample.make("box_areas", {count}, DType::f32),
+         labels = sample.make("box_labels", {count}, DType::i64), fills = sample.make("box_fills", {count}, DType::f32),
          uncounted = sample.make("box_uncounted", {count}, DType::i64);
   for (std::int64_t k = 0; k < count; ++k) {
     const ObjectBox& box = boxes[static_cast<std::size_t>(k)];
     std::ranges::transform(box.corners, corners.data<float>() + 4 * k, [](double v) { return static_cast<float>(v); });
     labels.data<std::int64_t>()[k] = box.label;
     const double own = (box.corners[2] - box.corners[0]) * (box.corners[3] - box.corners[1]);
-    areas.data<float>()[k] = static_cast<float>(box.area > 0 ? box.area : own);
+    fills.data<float>()[k] = static_cast<float>(box.area > 0 && own > 0 ? box.area / own : 1);
     uncounted.data<std::int64_t>()[k] = static_cast<std::int64_t>(box.uncounted);
   }
   sample.set("boxes", std::move(corners));
   sample.set("box_labels", std::move(labels));
-  sample.set("box_areas", std::move(areas));
+  sample.set("box_fills", std::move(fills));
   sample.set("box_uncounted", std::move(uncounted));
 }
 

@@ -45,8 +45,8 @@ struct BoxedImages {
 /// Rejects images whose boxes are all like that, naming `origin`.
 void clean(BoxedImages& images, const std::string& origin);
 
-/// `boxes` f32 [K, 4] in pixels, and for each `box_labels` i64, `box_areas` f32 and `box_uncounted` i64 (Uncounted)
-/// [K]; K may be 0 and is `most` at most.
+/// `boxes` f32 [K, 4] in pixels, and for each `box_labels` i64, `box_fills` f32 (the area of the object's outline by
+/// that of the box) and `box_uncounted` i64 (Uncounted) [K]; K may be 0 and is `most` at most.
 SampleFields box_fields(std::int64_t classes, std::int64_t most);
 /// Sets these fields from boxes in pixels.
 void set_boxes(const std::vector<ObjectBox>& boxes, Sample& sample);

@@ -135,6 +135,7 @@ class RetinaNet final : public Detector {
   Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const override {
     return backbone_.model().adapt(parameter, stored, library);
   }
+  std::string_view backbone_path() const override { return backbone_.model().path(); }
   bool takes(std::int64_t height, std::int64_t width) const override { return backbone_.model().takes(height, width); }
 
  private:

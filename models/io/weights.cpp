@@ -94,9 +94,38 @@ std::string shared_prefix(const std::vector<NamedTensor>& state, const WeightFil
   }
 }
 
-/// The options, with the prefix that the file's names share where none is given.
+bool is_of_part(std::string_view part, std::string_view name) { return part.empty() || belongs_to(name, part); }
+
+/// The file's name of a tensor of the model that lies in the part which the file holds.
+std::string stored_name(std::string_view name, const LoadOptions& options) {
+  return options.prefix + std::string(options.part.empty() ? name : name.substr(options.part.size() + 1));
+}
+
+/// The tensors of a part under the names that they have in it.
+std::vector<NamedTensor> state_of_part(const Model& model, std::string_view part) {
+  std::vector<NamedTensor> state;
+  for (const auto& [name, tensor] : state_of(model))
+    if (is_of_part(part, name)) state.emplace_back(name.substr(part.empty() ? 0 : part.size() + 1), tensor);
+  return state;
+}
+
+/// The options, with the prefix that the file's names share where none is given, and the part that it holds.
 LoadOptions completed(const Model& model, const WeightFiles& file, LoadOptions options) {
-  if (options.prefix.empty() && !options.as_saved) options.prefix = shared_prefix(state_of(model), file);
+  if (!options.prefix.empty() || options.as_saved) return options;
+  const auto known_with = [&](std::string_view part) {
+    const std::vector<NamedTensor> state = state_of_part(model, part);
+    const std::string prefix = shared_prefix(state, file);
+    return std::pair(std::ranges::count_if(state, [&](const auto& one) { return file.contains(prefix + one.first); }),
+                     prefix);
+  };
+  const auto [whole, prefix] = known_with({});
+  options.prefix = prefix;
+  const std::string_view backbone = model.backbone_path();
+  if (!options.new_head || backbone.empty()) return options;
+  if (const auto [of_part, other] = known_with(backbone); of_part > whole) {
+    options.prefix = other;
+    options.part = backbone;
+  }
   return options;
 }
 
@@ -129,7 +158,9 @@ bool is_head_for_other_classes(const Model& model, std::string_view name, const 
 LoadedWeights judge_head(const Model& model, const WeightFiles& file, const LoadOptions& options) {
   LoadedWeights judged;
   if (!options.new_head) return judged;
-  judged.new_head = options.other_classes && !model.heads().empty();
+  judged.part = options.part;
+  judged.new_head = !options.part.empty() || (options.other_classes && !model.heads().empty());
+  if (!options.part.empty()) return judged;
   std::set<std::string, std::less<>> known;
   for (const auto& [name, tensor] : state_of(model)) {
     if (!belongs_to_head(name, model)) continue;
@@ -166,14 +197,16 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
   found.loaded = judge_head(model, file, options);
   found.loaded.prefix = options.prefix;
   found.loaded.left_out = file.left_out();
-  const auto starts_anew = [&](std::string_view name) { return found.loaded.new_head && belongs_to_head(name, model); };
+  const auto starts_anew = [&](std::string_view name) {
+    return !is_of_part(options.part, name) || (found.loaded.new_head && belongs_to_head(name, model));
+  };
   std::set<std::string, std::less<>> known;
   const std::vector<NamedTensor> state = state_of(model);
   for (const auto& [name, tensor] : state) {
-    known.insert(name);
+    if (is_of_part(options.part, name)) known.insert(stored_name(name, options).substr(options.prefix.size()));
     if (starts_anew(name)) continue;
     ++found.names;
-    const SafetensorsEntry* const entry = file.find(options.prefix + name);
+    const SafetensorsEntry* const entry = file.find(stored_name(name, options));
     const std::string_view way =
         entry == nullptr || fits(*entry, tensor) ? std::string_view() : way_to_adapt(model, name, *entry, options);
     if (!way.empty())
@@ -201,8 +234,8 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
   for (const SafetensorsEntry& entry : file.entries()) {
     if (!entry.name.starts_with(options.prefix)) continue;
     const std::string_view name = std::string_view(entry.name).substr(options.prefix.size());
-    if (known.contains(name) || starts_anew(name)) continue;
-    if (!options.as_saved && lies_in(model.other_heads(), name)) {
+    if (known.contains(name) || (options.part.empty() && starts_anew(name))) continue;
+    if (!options.part.empty() || (!options.as_saved && lies_in(model.other_heads(), name))) {
       found.loaded.left_out.push_back(entry.name);
       continue;
     }
@@ -256,7 +289,8 @@ WeightFormats stored_formats(const Model& model, const WeightFiles& file, const 
   if (!file.holds_coded()) return formats;
   const LoadOptions options = completed(model, file, given);
   for (const Parameter* const parameter : model.parameters()) {
-    const SafetensorsEntry* const entry = file.find(options.prefix + parameter->path());
+    if (!is_of_part(options.part, parameter->path())) continue;
+    const SafetensorsEntry* const entry = file.find(stored_name(parameter->path(), options));
     if (entry != nullptr && entry->format && entry->shape == parameter->shape())
       formats.emplace(parameter->path(), *entry->format);
   }
@@ -268,7 +302,8 @@ LoadedWeights load_weights(Model& model, const WeightFiles& file, const LoadOpti
   std::map<std::string_view, const Parameter*> parameters;
   for (const Parameter* const parameter : model.parameters()) parameters[parameter->path()] = parameter;
   for (const auto& [name, tensor] : state_of(model)) {
-    const SafetensorsEntry* const entry = file.find(loaded.prefix + name);
+    if (!is_of_part(loaded.part, name)) continue;
+    const SafetensorsEntry* const entry = file.find(stored_name(name, {.prefix = loaded.prefix, .part = loaded.part}));
     if (entry == nullptr || (loaded.new_head && belongs_to_head(name, model))) continue;
     if (!entry->dtype) continue;  // a counter
     Tensor stored = file.load(entry->name);

@@ -13,6 +13,7 @@ namespace lacuna {
 
 struct LoadOptions {
   std::string prefix = {};     // of the names to load, other names in the file are ignored; empty: found out
+  std::string part = {};       // of the model whose weights alone the file holds, as its backbone; found out
   bool new_head = false;       // whether the heads keep their initial values where the file has none, or others
   bool other_classes = false;  // with new_head: whether the file's heads are for other classes, whatever their shape
   bool as_saved = false;       // whether names and shapes must be the model's own: no prefix, nothing adapted
@@ -22,6 +23,7 @@ struct LoadOptions {
 
 struct LoadedWeights {
   bool new_head = false;                // whether the heads keep their initial values
+  std::string part{};                   // the backbone, where the file holds no other weights: all else is new
   std::int64_t file_classes = 0;        // of the head in the file; 0: it has none under this name
   std::string prefix{};                 // that was left out of the file's names, as `module.`
   std::vector<std::string> adapted{};   // tensors of another shape, each in words
@@ -31,7 +33,8 @@ struct LoadedWeights {
 /// Refuses a file of another model and lists every differently shaped, missing and unexpected name. A prefix that all
 /// names share is left out. Counters of batches may be missing, as older files lack them, or of any type. Made to fit
 /// are tables of another size and convolutions over other channels (Model::adapt), and heads with rows for a background
-/// before the classes: `label_offset`, or the one of 1001 for ImageNet's 1000.
+/// before the classes: `label_offset`, or the one of 1001 for ImageNet's 1000. With `new_head` the file may be one of
+/// the model's backbone as a classifier, whose head is left out.
 LoadedWeights check_weights(const Model& model, const WeightFiles& file, const LoadOptions& options = {});
 
 /// The formats of the tensors that the file holds in few bits in the shapes of `model`.

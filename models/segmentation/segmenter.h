@@ -34,6 +34,7 @@ struct SegmenterOptions : ImageOptions {
 class Segmenter : public ImageModel {
  public:
   Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const override;
+  std::string_view backbone_path() const override { return backbone_.model().path(); }
   bool takes(std::int64_t height, std::int64_t width) const override { return backbone_.model().takes(height, width); }
 
  protected:

@@ -77,7 +77,7 @@ TEST_CASE("boxes: COCO's categories by name, images by id, crowds in evaluations
   CHECK(train.set->size() == 2);
   CHECK(train.of(0, "boxes") == Values{1.5, 2, 11.5, 7, 30, 10, 40, 20});  // clipped to the image; one without width
   CHECK(train.of(0, "box_labels") == Values{1, 0});
-  CHECK(train.of(0, "box_areas") == Values{12.5, 100});
+  CHECK(train.of(0, "box_fills") == Values{0.25, 1});
   CHECK(train.of(1, "boxes").empty());
   CHECK(val.of(0, "box_labels") == Values{1});  // other ids, the same names
   CHECK(val.of(0, "box_uncounted") == Values{static_cast<double>(Uncounted::crowd)});
@@ -205,7 +205,7 @@ TEST_CASE("boxes: drawn shapes lie within their boxes, and boxes follow crops an
   const auto* const offsets = (*batch)["box_offsets"].data<const std::int64_t>();
   CHECK(offsets[16] == (*batch)["boxes"].shape()[0]);
   CHECK((*batch)["box_labels"].count() == offsets[16]);
-  CHECK((*batch)["box_areas"].count() == offsets[16]);
+  CHECK((*batch)["box_fills"].count() == offsets[16]);
 }
 
 }  // namespace lacuna

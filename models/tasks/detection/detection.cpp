@@ -77,7 +77,7 @@ class Detection final : public Task {
 
   static std::vector<ComparedImage> compared(const Outputs& outputs, const Inputs& truth) {
     const Tensor boxes = truth.at("boxes").tensor(), labels = truth.at("box_labels").tensor(),
-                 areas = truth.at("box_areas").tensor(), uncounted = truth.at("box_uncounted").tensor(),
+                 fills = truth.at("box_fills").tensor(), uncounted = truth.at("box_uncounted").tensor(),
                  offsets = truth.at("box_offsets").tensor();
     std::vector<ComparedImage> images;
     for (std::vector<FoundBox>& found : found_in(outputs)) {
@@ -85,9 +85,10 @@ class Detection final : public Task {
       ComparedImage& image = images.emplace_back(ComparedImage{.found = std::move(found)});
       for (std::int64_t k = offsets.data<const std::int64_t>()[n]; k < offsets.data<const std::int64_t>()[n + 1]; ++k) {
         const auto how = static_cast<Uncounted>(uncounted.data<const std::int64_t>()[k]);
+        const CornerBox box = sides_of(boxes.data<const float>() + 4 * k);
         image.truth.push_back({.category = labels.data<const std::int64_t>()[k],
-                               .box = sides_of(boxes.data<const float>() + 4 * k),
-                               .area = static_cast<double>(areas.data<const float>()[k]),
+                               .box = box,
+                               .area = static_cast<double>(fills.data<const float>()[k]) * box[2] * box[3],
                                .crowd = how == Uncounted::crowd,
                                .ignored = how == Uncounted::difficult});
       }

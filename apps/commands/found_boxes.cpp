@@ -1,0 +1,136 @@
+#include "apps/commands/found_boxes.h"
+
+#include "apps/commands/shown_image.h"
+#include "apps/output/picture.h"
+#include "autograd/tape.h"
+#include "core/error.h"
+#include "data/images/image_reader.h"
+#include "data/segmentation/palette.h"
+#include "models/prediction.h"
+#include "models/segmentation/class_map.h"
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+
+namespace lacuna::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Found {
+  std::vector<std::string> labels;
+  std::vector<double> scores;
+  std::vector<std::vector<double>> boxes;
+};
+
+template <class T>
+const T& listed_in(const Prediction& prediction, std::string_view name) {
+  const auto found = std::ranges::find(prediction.values, name, &std::pair<std::string, Prediction::Value>::first);
+  expect(found != prediction.values.end(), "the prediction has no `{}`", name);
+  return std::get<T>(found->second);
+}
+
+/// The objects of one image [1, H, W, C] with this score at least.
+Found find(Model& model, const Task& task, const Tensor& images, double least_score) {
+  Batch batch;
+  batch.samples = 1;
+  batch.set(model.inputs().front().name, images);
+  const NoGrad no_grad;
+  const Prediction all = task.predict(model, std::move(batch)).front();
+  const auto& labels = listed_in<std::vector<std::string>>(all, "labels");
+  const auto& scores = listed_in<std::vector<double>>(all, "scores");
+  Found found;
+  for (std::size_t k = 0; k < scores.size(); ++k) {
+    if (scores[k] < least_score) continue;
+    found.labels.push_back(labels[k]);
+    found.scores.push_back(scores[k]);
+    found.boxes.push_back(listed_in<std::vector<std::vector<double>>>(all, "boxes")[k]);
+  }
+  return found;
+}
+
+/// Draws the outline of a box into an image u8 [H, W, 3].
+void outline(const Tensor& image, std::span<const double> box, Rgb color) {
+  const std::int64_t height = image.shape()[0], width = image.shape()[1],
+                     thick = 1 + std::min(height, width) / 200;
+  const auto at = [](double side, std::int64_t count) {
+    return std::clamp<std::int64_t>(std::llround(side), 0, count);
+  };
+  const std::int64_t left = at(box[0], width), top = at(box[1], height), right = at(box[2], width),
+                     bottom = at(box[3], height);
+  for (std::int64_t y = top; y < bottom; ++y)
+    for (std::int64_t x = left; x < right; ++x)
+      if (y < top + thick || y >= bottom - thick || x < left + thick || x >= right - thick)
+        std::ranges::copy(color, image.data<std::uint8_t>() + (y * width + x) * 3);
+}
+
+/// The image with the boxes in a colour for each label.
+Tensor with_boxes(const Tensor& image, const Found& found) {
+  Tensor drawn = image.clone();
+  std::map<std::string, std::int64_t> colors;
+  for (const std::string& label : found.labels) colors.try_emplace(label, std::ssize(colors) + 1);
+  for (std::size_t k = found.boxes.size(); k-- > 0;)
+    outline(drawn, found.boxes[k], class_color(colors.at(found.labels[k])));
+  return drawn;
+}
+
+}  // namespace
+
+FoundBoxes::FoundBoxes(const OpenedModel& model, FoundBoxesOptions options)
+    : model_(model), task_(model.task()), options_(std::move(options)), images_(model.image_options()) {
+  if (!options_.folder.empty()) fs::create_directories(options_.folder);
+}
+
+nlohmann::ordered_json FoundBoxes::predict(const std::string& name, const std::string& bytes) {
+  const Shape& input = model_.model->inputs().front().shape;
+  const Shown shown(size_of_image(bytes, images_), {input[0], input[1]},
+                    images_.crop_mode == "squash" ? Showing::squash : Showing::fit);
+  const Tensor pixels = shown_pixels(bytes, images_, shown.resized, shown.model, input[2]);
+  Found found = find(*model_.model, *task_, pixels.reshape({1, input[0], input[1], input[2]}), options_.least_score);
+  for (std::vector<double>& box : found.boxes)
+    for (std::size_t i = 0; i < box.size(); ++i) {
+      const auto own = static_cast<double>(i % 2 == 0 ? shown.image.width : shown.image.height),
+                 resized = static_cast<double>(i % 2 == 0 ? shown.resized.width : shown.resized.height);
+      box[i] = std::clamp(box[i] * own / resized, 0.0, own);
+    }
+  nlohmann::ordered_json json{{"labels", found.labels}, {"scores", found.scores}, {"boxes", found.boxes}};
+  if (!options_.folder.empty()) {
+    const fs::path path = options_.folder / (fs::path(name).stem().native() + "_overlay.png");
+    if (!written_.insert(path).second) reject("{}: another image has the picture {}", name, path.native());
+    const std::span file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+    write_png(path, with_boxes(decode_image(file, decoding_of(images_)), found));
+    json["overlay"] = path.native();
+  }
+  return json;
+}
+
+std::string boxes_in_words(const nlohmann::ordered_json& found) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < found["boxes"].size(); ++i)
+    words.push_back(fmt::format("{} {:.4f} [{:.0f}]", found["labels"][i].get<std::string>(),
+                                found["scores"][i].get<double>(),
+                                fmt::join(found["boxes"][i].get<std::vector<double>>(), ", ")));
+  if (words.empty()) words.emplace_back("nothing found");
+  const std::string picture = found.contains("overlay") ? "; " + found["overlay"].get<std::string>() : "";
+  return fmt::format("{}{}", fmt::join(words, ", "), picture);
+}
+
+void add_boxes(nlohmann::ordered_json& sample, Model& model, const Task& task, const Batch& batch,
+               const SampleField& boxes, const Tensor& picture) {
+  const std::string& name = model.inputs().front().name;
+  constexpr double usual_score = 0.5;
+  Found truth;
+  for (const std::vector<double>& box : rows_of(batch[boxes.name])) {
+    truth.boxes.push_back(box);
+    truth.labels.emplace_back();
+  }
+  sample["mask"] = picture_address(with_boxes(picture, truth));
+  sample["prediction"] = picture_address(with_boxes(picture, find(model, task, batch[name], usual_score)));
+}
+
+}  // namespace lacuna::apps

@@ -1,0 +1,45 @@
+// Boxes that a detector finds in images: in their own pixels, and drawn.
+#pragma once
+
+#include "apps/commands/opened_model.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lacuna::apps {
+
+struct FoundBoxesOptions {
+  std::filesystem::path folder{};  // for pictures with the boxes; empty: none are written
+  double least_score = 0.5;
+};
+
+class FoundBoxes {
+ public:
+  /// Makes the folder.
+  FoundBoxes(const OpenedModel& model, FoundBoxesOptions options);
+
+  /// Finds the objects of an image file, the best first: `labels`, `scores` and `boxes` [left, top, right, bottom] in
+  /// its own pixels; `overlay`, the path of the picture that is written.
+  nlohmann::ordered_json predict(const std::string& name, const std::string& bytes);
+
+ private:
+  const OpenedModel& model_;
+  std::unique_ptr<Task> task_;
+  FoundBoxesOptions options_;
+  TransformOptions images_;
+  std::set<std::filesystem::path> written_;
+};
+
+/// As `dog 0.9131 [12, 40, 310, 388], cat 0.8022 [0, 3, 90, 120]; boxes/a_overlay.png`.
+std::string boxes_in_words(const nlohmann::ordered_json& found);
+
+/// Adds `mask` and `prediction` to a sample of figures: pictures of its image u8 [H, W, 3] with its true boxes and with
+/// those that are found. `batch` has this sample alone.
+void add_boxes(nlohmann::ordered_json& sample, Model& model, const Task& task, const Batch& batch,
+               const SampleField& boxes, const Tensor& picture);
+
+}  // namespace lacuna::apps

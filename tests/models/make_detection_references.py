@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Small detectors of torchvision, one safetensors file a case, as `lacuna verify` reads them.
+
+    pip install torch torchvision timm safetensors
+    make_detection_references.py [OUT]           OUT is by default references/ beside this script
+
+num_classes counts the background, as torchvision does. The second image has no object. The backbone is timm's ResNet, which
+has narrow forms. Results of cases named f64 are computed in f64 from the same f32 weights and images.
+"""
+import json, os, sys
+
+import torch
+import torch.nn as nn
+from safetensors.torch import save_file
+from timm.models.resnet import BasicBlock, Bottleneck, ResNet, make_blocks
+from torchvision.models.detection import RetinaNet
+from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection.backbone_utils import BackboneWithFPN
+from torchvision.ops import FrozenBatchNorm2d
+from torchvision.ops.feature_pyramid_network import LastLevelP6P7
+
+BACKBONE = dict(block="basic", layers=[1, 1, 1, 1], channels=[4, 4, 6, 8], stem_width=6, norm="frozen")
+RETINANET = dict(family="retinanet", num_classes=3, backbone=BACKBONE, fpn_channels=6, image_size=[56, 72], score_thresh=0.05,
+                 nms_thresh=0.4, topk_candidates=30, detections_per_img=12, anchor_sizes=[[8, 10], [16, 20], [32, 40], [48, 60], [64, 80]])
+SGD = dict(name="sgd", lr=0.01, momentum=0.9, weight_decay=1e-4)
+CASES = {
+    "retinanet": (RETINANET, SGD),
+    "retinanet-norms-f64": (dict(RETINANET, backbone=dict(BACKBONE, block="bottleneck", channels=[4, 4, 4, 6], norm="batch"),
+                                 anchor_sizes=[[9], [18], [36], [54], [72]]), None),
+}
+
+
+def retinanet(m):
+    b = m["backbone"]
+    bottleneck = b["block"] == "bottleneck"
+    block = Bottleneck if bottleneck else BasicBlock
+    norm = (lambda c, **_: FrozenBatchNorm2d(c)) if b["norm"] == "frozen" else nn.BatchNorm2d
+    body = ResNet(block, b["layers"], channels=tuple(b["channels"]), norm_layer=norm)
+    # A narrower stem than timm's, and stages for what comes out of it.
+    body.conv1, body.bn1 = nn.Conv2d(3, b["stem_width"], 7, 2, 3, bias=False), norm(b["stem_width"])
+    stages, _ = make_blocks((block,) * 4, tuple(b["channels"]), tuple(b["layers"]), b["stem_width"], output_stride=32,
+                            norm_layer=norm)
+    for name, stage in stages:
+        setattr(body, name, stage)
+    channels = [c * (4 if bottleneck else 1) for c in b["channels"]]
+    backbone = BackboneWithFPN(body, {"layer2": "0", "layer3": "1", "layer4": "2"}, channels[1:], m["fpn_channels"],
+                               LastLevelP6P7(m["fpn_channels"], m["fpn_channels"]))
+    anchors = AnchorGenerator(tuple(map(tuple, m["anchor_sizes"])), ((0.5, 1.0, 2.0),) * len(m["anchor_sizes"]))
+    return RetinaNet(backbone, m["num_classes"], anchor_generator=anchors, image_mean=[0.0] * 3, image_std=[1.0] * 3,
+                     min_size=min(m["image_size"]), max_size=max(m["image_size"]),
+                     **{k: m[k] for k in ("score_thresh", "nms_thresh", "topk_candidates", "detections_per_img")})
+
+
+def in_place(net, images):
+    """Images as they are: neither resized nor padded."""
+    net.transform.resize = lambda image, target=None: (image, target)
+    net.transform.size_divisible = 1
+    net.transform.batch_images = lambda all, size_divisible=1: torch.stack(list(all))
+    return images
+
+
+def write(path, m, opt):
+    double = "f64" in os.path.basename(path)
+    torch.manual_seed(1)
+    net = retinanet(m)
+    with torch.no_grad():
+        for tensor in list(net.parameters()) + [b for b in net.buffers() if b.is_floating_point() and b.dim() == 1]:
+            tensor.add_(torch.rand_like(tensor) * 0.2 - 0.1)
+        net.head.classification_head.cls_logits.bias.add_(3.5)
+    tensors = {"weight/" + k: v.clone() for k, v in net.state_dict().items() if v.is_floating_point()}
+    height, width = m["image_size"]
+    images = torch.randn(3, 3, height, width)
+    counts = [2, 0, 3]
+    corners = torch.rand(sum(counts), 2) * torch.tensor([width, height]) * 0.6
+    boxes = torch.cat((corners, corners + (0.12 + 0.25 * torch.rand(sum(counts), 2)) * torch.tensor([width, height])), 1)
+    labels = torch.randint(1, m["num_classes"], (sum(counts),))
+    offsets = torch.tensor([0] + counts).cumsum(0)
+    tensors.update({"input/image": images, "target/boxes": boxes, "target/labels": labels, "target/offsets": offsets})
+    if double:
+        net, images, boxes = net.double(), images.double(), boxes.double()
+    targets = [dict(boxes=boxes[a:b], labels=labels[a:b]) for a, b in zip(offsets[:-1], offsets[1:])]
+    images = in_place(net, list(images))
+    with torch.no_grad():
+        found = net.eval()(images)
+    for name in ("boxes", "scores", "labels"):
+        tensors["eval/" + name] = torch.cat([one[name] for one in found])
+    tensors["eval/offsets"] = torch.tensor([0] + [len(one["labels"]) for one in found]).cumsum(0)
+    seen = {}
+    hooks = [net.head.register_forward_hook(lambda module, given, result: seen.update(result)),
+             net.anchor_generator.register_forward_hook(lambda module, given, result: seen.update(anchors=result[0]))]
+    losses = net.train()(images, targets)
+    for hook in hooks:
+        hook.remove()
+    sum(losses.values()).backward()
+    tensors.update({"output/" + k: v.detach().clone() for k, v in seen.items()})
+    tensors.update({"output/loss_" + k.removeprefix("loss_"): v.detach().clone() for k, v in losses.items()})
+    tensors["output/loss"] = sum(losses.values()).detach().clone()
+    tensors.update({"grad/" + k: p.grad.clone() for k, p in net.named_parameters()})
+    metadata = {"model": json.dumps(m)}
+    if opt is not None:
+        metadata["optimizer"] = json.dumps(opt)
+        torch.optim.SGD(net.parameters(), **{k: v for k, v in opt.items() if k != "name"}).step()
+        tensors.update({"after/" + k: v.clone() for k, v in net.state_dict().items() if v.is_floating_point()})
+    save_file({k: v.contiguous() for k, v in tensors.items()}, path, metadata=metadata)
+    print(f"{path}: {os.path.getsize(path)} bytes, loss {tensors['output/loss'].item():.6f}, {len(tensors['eval/labels'])} found")
+
+
+out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "references")
+os.makedirs(out, exist_ok=True)
+for case, arguments in CASES.items():
+    write(os.path.join(out, case + ".safetensors"), *arguments)

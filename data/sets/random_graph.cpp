@@ -148,7 +148,12 @@ class Drawing {
     }
     const auto wanted = static_cast<std::size_t>(size_.entries / 2);
     std::vector<std::uint64_t> pairs;  // lower · nodes + higher, ascending
+    constexpr std::uint32_t most_rounds = 1000;
     for (std::uint32_t round = 0; pairs.size() < wanted; ++round) {
+      if (round == most_rounds)
+        reject(
+            "data.edges: only {} of {} were drawn between {} nodes; expected fewer edges, or a smaller data.homophily",
+            2 * pairs.size(), size_.entries, size_.nodes);
       const RandomStream draws = stream("edges", round);
       const std::size_t known = pairs.size();
       pairs.resize(wanted);

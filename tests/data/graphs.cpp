@@ -69,4 +69,12 @@ TEST_CASE("graphs: a drawn graph has the edges, nodes and fields that its descri
   CHECK(counted == 1000);
 }
 
+TEST_CASE("graphs: more edges within classes than there are pairs of nodes are refused") {
+  const DatasetOptions options{.settings = {{"like", std::string("arxiv")},
+                                            {"nodes", std::int64_t{160}},
+                                            {"edges", std::int64_t{3180}},
+                                            {"homophily", 1.0}}};
+  CHECK_THROWS_AS(open_dataset("random_graph", options), Error);
+}
+
 }  // namespace lacuna

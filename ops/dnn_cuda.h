@@ -24,9 +24,14 @@ struct Convolution {
   auto operator<=>(const Convolution&) const = default;
 };
 
-/// y = softmax(scale · q·kᵀ) · v for each sample and head, in bf16 or f16. heads is a multiple of kv_heads: consecutive
-/// heads of q share one of k and v. causal: query i sees keys 0 to i. Rows of q, k and v (and of their gradients) are
-/// `stride` elements apart, samples `query_rows` or `keys` rows; y and dy are [samples, queries, heads · head_dim].
+/// How the rows of samples lie: `queries` and `keys` of each; as many, of which the first ones are tokens; or packed
+/// behind each other, `queries` and `keys` at most.
+enum class SampleRows : std::uint8_t { equal, padded, packed };
+
+/// y = dropout(softmax(scale · q·kᵀ)) · v for each sample and head, in bf16 or f16. heads is a multiple of kv_heads:
+/// consecutive heads of q share one of k and v. causal: query i sees keys 0 to i. Rows of q, k and v (and of their
+/// gradients) are `stride` elements apart, samples `query_rows` or `keys` rows; y and dy are [samples, queries, heads ·
+/// head_dim]. Rows behind a sample's tokens hold anything afterwards.
 struct DenseAttention {
   bool backward;
   DType dtype;
@@ -36,6 +41,8 @@ struct DenseAttention {
   std::int64_t dq_stride, dk_stride, dv_stride;  // of backward
   float scale;
   bool causal;
+  SampleRows rows = SampleRows::equal;
+  bool dropout = false;
   auto operator<=>(const DenseAttention&) const = default;
 };
 struct DenseAttentionPointers {
@@ -44,6 +51,12 @@ struct DenseAttentionPointers {
   float* log_sums;           // [samples, heads, queries], as y
   const void* dy = nullptr;  // of backward
   void *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  // Rows that are not equal: i32 [samples], tokens.
+  const void *query_lengths = nullptr, *key_lengths = nullptr;
+  // Packed: i32 [samples + 1], elements in front of a sample's.
+  const void *query_offsets = nullptr, *key_offsets = nullptr;
+  // With dropout: [samples, heads, queries, keys] of 0 and 1, and f32 [] each, 1 / (1 - rate) and 1 - rate.
+  const void *mask = nullptr, *kept_scale = nullptr, *kept_share = nullptr;
 };
 
 /// Bytes of workspace that deterministic backward takes for a sample: cuDNN has dq in f32, for each 128 keys, and sums
@@ -54,13 +67,19 @@ constexpr std::int64_t workspace_of_sample(const DenseAttention& a) {
   return a.heads * tiles * (copies * width * 4 + 16);
 }
 inline constexpr std::int64_t most_attention_workspace = std::int64_t{512} << 20;
-/// Samples of a call of backward, in parts of about one size. Its workspace is no larger than library_workspace or, if
-/// that is more, the gradients of q, k and v, which an MLP behind the attention exceeds; or that of one sample.
+/// Bytes of a sample's mask of dropout.
+constexpr std::int64_t mask_of_sample(const DenseAttention& a) {
+  return a.dropout ? a.heads * a.queries * a.keys * 2 : 0;
+}
+/// Samples of a call, in parts of about one size. Workspace of backward and mask are no larger than library_workspace
+/// or, if that is more, the gradients of q, k and v, which an MLP behind the attention exceeds; or those of one sample.
 constexpr std::int64_t samples_at_once(const DenseAttention& a) {
+  const std::int64_t of_sample = (a.backward ? workspace_of_sample(a) : 0) + mask_of_sample(a);
+  if (of_sample == 0) return a.samples;
   const std::int64_t rows = a.heads * a.queries + 2 * a.kv_heads * a.keys, element = 2;
   const std::int64_t gradients = a.samples * rows * a.head_dim * element;
   const std::int64_t most = std::min(most_attention_workspace, std::max(library_workspace, gradients));
-  const std::int64_t fitting = std::max<std::int64_t>(1, most / workspace_of_sample(a));
+  const std::int64_t fitting = std::max<std::int64_t>(1, most / of_sample);
   const std::int64_t parts = (a.samples + fitting - 1) / fitting;
   return (a.samples + parts - 1) / parts;
 }
@@ -70,7 +89,7 @@ constexpr std::int64_t workspace_for(const DenseAttention& a) {
 }
 /// Kernels of our own compute what would take more: 16 heads from about 3,700 tokens on.
 constexpr bool has_room(const DenseAttention& a) {
-  return !a.backward || workspace_of_sample(a) <= most_attention_workspace;
+  return (a.backward ? workspace_of_sample(a) : 0) + mask_of_sample(a) <= most_attention_workspace;
 }
 
 /// Whether the library is here and computes this within its workspace (library_workspace; of attention workspace_for),

@@ -59,8 +59,6 @@ Tensor run_forward(const AttentionArguments& a, DType dtype, Device device, Tens
 template <class SetRows, class GradientsOf>
 void run_backward(const AttentionArguments& whole, const Tensor& dy, std::int64_t decoded, const Tensor& bias_sums,
                   const SetRows& set_rows, const GradientsOf& gradients) {
-  const Tensor workspace =
-      workspace_for(attention_backward_workspace(whole, dy.dtype(), dy.device()), dy.dtype(), dy.device());
   // As many samples as are decoded at a time, but at least a head for each thread. If that is not the whole batch, the
   // heads of a block divide evenly among the threads if enough samples are decoded.
   const std::int64_t even = threads() / std::gcd<std::int64_t>(threads(), whole.heads);  // samples
@@ -77,6 +75,8 @@ void run_backward(const AttentionArguments& whole, const Tensor& dy, std::int64_
     set_rows(a, first, last);
     AttentionGradients to = gradients(first, last);
     to.bias_sums = bias_sums;
+    const Tensor workspace =
+        workspace_for(attention_backward_workspace(a, dy.dtype(), dy.device()), dy.dtype(), dy.device());
     attention_backward(dy.device(), a, dy.row_range(first * a.queries, last * a.queries), to, workspace);
   }
 }

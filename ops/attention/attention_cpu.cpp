@@ -1,7 +1,7 @@
 // Fused attention on the CPU. A task is one head of one sample: its keys and values are packed once, then each block of
 // queries passes through cache.
 #include "ops/attention/attention_kernels.h"
-#include "ops/attention/dense_memory.h"
+#include "ops/attention/dense_form.h"
 
 #include "core/parallel.h"
 #include "core/planned_device.h"
@@ -507,24 +507,10 @@ const RegisterKernel cpu_sum_bias{attention_sum_bias, DeviceKind::cpu, sum_bias}
 
 }  // namespace
 
-namespace {
-/// In a plan for cuda.
-DenseExtents extents_of(const AttentionArguments& a) {
-  return {a.samples, a.heads, a.heads, a.queries, a.keys, a.head_dim};
-}
-}  // namespace
-
-bool has_dense_form(const AttentionArguments& a) {
-  if (a.bias.defined() || a.key_lengths.defined() || a.dropout > 0) return false;
-  if (a.sequences == nullptr) return true;
-  for (std::int64_t i = a.first; i < a.first + a.samples; ++i)
-    if (a.sequences->length(i) != a.keys || a.sequences->end(i) - a.sequences->begin(i) != a.keys) return false;
-  return true;
-}
-
 std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtype, Device device, Tensor& log_sums) {
   if (computes_on_cuda(device)) {
-    if (has_dense_form(a)) log_sums = take_dense_forward_memory(extents_of(a), dtype, device);
+    if (const auto form = dense_form(a); form.has_value())
+      log_sums = take_dense_forward_memory(*form, dtype, device);
     return 0;
   }
   return tile::with_factors(
@@ -532,7 +518,8 @@ std::int64_t attention_forward_workspace(const AttentionArguments& a, DType dtyp
 }
 std::int64_t attention_backward_workspace(const AttentionArguments& a, DType dtype, Device device) {
   if (computes_on_cuda(device)) {
-    if (has_dense_form(a)) take_dense_backward_memory(extents_of(a), a.y, a.log_sums, dtype, device);
+    if (const auto form = dense_form(a); !form.has_value() || !take_dense_backward_memory(*form, dtype, device))
+      take_attention_memory(a.samples * a.heads, a.queries, a.sequences == nullptr ? 0 : a.samples, device);
     return 0;
   }
   return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {

@@ -1,14 +1,12 @@
-// Attention on cuda: by cuDNN in bf16 and f16 where there is nothing beside q, k and v (ops/attention/dense_cuda.h); by
-// kernels of our own for all the rest.
+// Attention on cuda: by cuDNN in bf16 and f16 where it has the form (ops/attention/dense_cuda.h); by kernels of our own
+// for all the rest.
 #include "ops/attention/attention_cuda.h"
 
 #include "core/backend.h"
-#include "ops/attention/attention_kernels.h"
 #include "ops/attention/dense_cuda.h"
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <span>
 
 namespace lacuna {
@@ -76,28 +74,9 @@ cuda::AttentionProblem problem_of(const AttentionArguments& a, const DeviceSeque
   return p;
 }
 
-/// Whether cuDNN computes it: there is nothing beside q, k and v.
-std::optional<DenseArguments> dense(const AttentionArguments& a) {
-  if (!has_dense_form(a)) return std::nullopt;
-  return DenseArguments{.samples = a.samples,
-                        .heads = a.heads,
-                        .kv_heads = a.heads,
-                        .queries = a.queries,
-                        .keys = a.keys,
-                        .head_dim = a.head_dim,
-                        .query_rows = a.query_rows,
-                        .scale = a.scale,
-                        .causal = false,
-                        .q = a.q,
-                        .k = a.k,
-                        .v = a.v,
-                        .y = a.y,
-                        .log_sums = a.log_sums};
-}
-
 const RegisterKernel cuda_forward{attention_forward, DeviceKind::cuda,
                                   [](const AttentionArguments& a, const Tensor& y, Tensor& log_sums, const Tensor&) {
-                                    if (const auto what = dense(a); what.has_value())
+                                    if (const auto what = dense_form(a); what.has_value())
                                       log_sums = forward_by_cudnn(*what, y);
                                     if (log_sums.defined()) return;
                                     const DeviceSequences sequences(a, y.device());
@@ -110,7 +89,7 @@ const RegisterKernel cuda_forward{attention_forward, DeviceKind::cuda,
 const RegisterKernel cuda_backward{
     attention_backward, DeviceKind::cuda,
     [](const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to, const Tensor&) {
-      if (const auto what = dense(a); what.has_value() && backward_by_cudnn(*what, dy, to.q, to.k, to.v)) return;
+      if (const auto what = dense_form(a); what.has_value() && backward_by_cudnn(*what, dy, to.q, to.k, to.v)) return;
       const DeviceSequences sequences(a, dy.device());
       const cuda::AttentionProblem p = problem_of(a, sequences);
       const std::int64_t *const of_keys = p.k.offsets, *const of_queries = p.q.offsets;

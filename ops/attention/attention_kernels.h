@@ -34,9 +34,6 @@ struct AttentionArguments {
   Tensor y{}, log_sums{};
 };
 
-/// Whether cuDNN's form is enough: samples of one length without padding, and no option.
-bool has_dense_form(const AttentionArguments& a);
-
 struct AttentionGradients {
   TokenColumns q{}, k{}, v{};
   /// [parts, W, heads or 1, queries or 1, keys] in the compute type, added to; or undefined. Samples b with the same

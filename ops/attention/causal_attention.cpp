@@ -127,8 +127,6 @@ void causal_gradients(const CausalAttention& op, const Tensor& dy, const CausalS
     if (grads.wanted(i)) grads[i] = Tensor::empty(i == q ? asked.shape() : keys.shape(), dy.dtype(), dy.device());
   a.y = saved.y;
   a.log_sums = saved.log_sums;
-  const Tensor workspace =
-      thread_memory(causal_backward_workspace(a, dy.dtype(), dy.device()), dy.dtype(), dy.device());
   std::int64_t decoded = std::min(asked.block_rows(), keys.block_rows());
   if (reads_v) decoded = std::min(decoded, values.block_rows());
   for (std::int64_t first = 0; first < a.keys.count(); first = a.last) {
@@ -148,6 +146,8 @@ void causal_gradients(const CausalAttention& op, const Tensor& dy, const CausalS
     if (a.parts > 1 && (to.k.defined() || to.v.defined()))
       to.partial = Tensor::empty({2, a.parts, of_keys.end - of_keys.begin, a.kv_heads * a.head_dim},
                                  compute_type(dy.dtype()), dy.device(), Purpose::workspace);
+    const Tensor workspace =
+        thread_memory(causal_backward_workspace(a, dy.dtype(), dy.device()), dy.dtype(), dy.device());
     causal_backward(dy.device(), a, dy.row_range(of_queries.begin, of_queries.end), to, workspace);
   }
 }

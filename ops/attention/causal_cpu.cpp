@@ -4,7 +4,7 @@
 #include "core/planned_device.h"
 #include "ops/attention/causal_kernels.h"
 #include "ops/attention/causal_tiles.h"
-#include "ops/attention/dense_memory.h"
+#include "ops/attention/dense_form.h"
 #include "ops/attention/rounded_alibi.h"
 
 #include <array>
@@ -520,27 +520,10 @@ const RegisterKernel cpu_causal_backward{
 
 }  // namespace
 
-namespace {
-/// In a plan for cuda.
-DenseExtents extents_of(const CausalArguments& a) {
-  const std::int64_t length = a.keys.length(a.first);
-  return {a.last - a.first, a.heads, a.kv_heads, length, length, a.head_dim};
-}
-}  // namespace
-
-bool has_dense_form(const CausalArguments& a) {
-  if (a.window != 0 || a.ahead != 0 || a.soft_cap != 0 || !a.slopes.empty() || a.dropout > 0) return false;
-  const std::int64_t length = a.keys.length(a.first);
-  for (std::int64_t i = a.first; i < a.last; ++i)
-    if (a.keys.end(i) - a.keys.begin(i) != length || a.queries.end(i) - a.queries.begin(i) != length ||
-        a.keys.length(i) != length || a.queries.length(i) != length)
-      return false;
-  return true;
-}
-
 std::int64_t causal_forward_workspace(const CausalArguments& a, DType dtype, Device device, Tensor& log_sums) {
   if (computes_on_cuda(device)) {
-    if (has_dense_form(a)) log_sums = take_dense_forward_memory(extents_of(a), dtype, device);
+    if (const auto form = dense_form(a); form.has_value())
+      log_sums = take_dense_forward_memory(*form, dtype, device);
     return 0;
   }
   return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {
@@ -549,7 +532,8 @@ std::int64_t causal_forward_workspace(const CausalArguments& a, DType dtype, Dev
 }
 std::int64_t causal_backward_workspace(const CausalArguments& a, DType dtype, Device device) {
   if (computes_on_cuda(device)) {
-    if (has_dense_form(a)) take_dense_backward_memory(extents_of(a), a.y, a.log_sums, dtype, device);
+    if (const auto form = dense_form(a); !form.has_value() || !take_dense_backward_memory(*form, dtype, device))
+      take_attention_memory((a.last - a.first) * a.heads, a.queries.longest(), a.last - a.first, device);
     return 0;
   }
   return tile::with_factors(dtype, [&]<class T, bool pairs>(Type<T>, std::bool_constant<pairs>) {

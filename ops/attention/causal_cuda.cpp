@@ -2,12 +2,10 @@
 
 #include "core/backend.h"
 #include "core/error.h"
-#include "ops/attention/causal_kernels.h"
 #include "ops/attention/dense_cuda.h"
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <span>
 
 namespace lacuna {
@@ -72,28 +70,9 @@ struct CausalOnDevice {
   }
 };
 
-std::optional<DenseArguments> dense_causal(const CausalArguments& a) {
-  if (!has_dense_form(a)) return std::nullopt;
-  const std::int64_t length = a.keys.length(a.first);
-  return DenseArguments{.samples = a.last - a.first,
-                        .heads = a.heads,
-                        .kv_heads = a.kv_heads,
-                        .queries = length,
-                        .keys = length,
-                        .head_dim = a.head_dim,
-                        .query_rows = length,
-                        .scale = a.scale,
-                        .causal = true,
-                        .q = {a.q},
-                        .k = {a.k},
-                        .v = {a.v},
-                        .y = a.y,
-                        .log_sums = a.log_sums};
-}
-
 const RegisterKernel cuda_causal_forward{
     causal_forward, DeviceKind::cuda, [](const CausalArguments& a, const Tensor& y, Tensor& log_sums, const Tensor&) {
-      if (const auto what = dense_causal(a); what.has_value()) log_sums = forward_by_cudnn(*what, y);
+      if (const auto what = dense_form(a); what.has_value()) log_sums = forward_by_cudnn(*what, y);
       if (log_sums.defined()) return;
       const CausalOnDevice there(a, y.device());
       cuda::causal_forward(stream_of(y.device()), y.dtype(), there.problem(a), there.queries.of(y));
@@ -102,7 +81,7 @@ const RegisterKernel cuda_causal_forward{
 const RegisterKernel cuda_causal_backward{
     causal_backward, DeviceKind::cuda,
     [](const CausalArguments& a, const Tensor& dy, const CausalGradients& to, const Tensor&) {
-      if (const auto what = dense_causal(a); what.has_value() && backward_by_cudnn(*what, dy, {to.q}, {to.k}, {to.v}))
+      if (const auto what = dense_form(a); what.has_value() && backward_by_cudnn(*what, dy, {to.q}, {to.k}, {to.v}))
         return;
       const CausalOnDevice there(a, dy.device());
       const Tensor statistics = Tensor::empty({2, (a.last - a.first) * a.heads, a.queries.longest()}, DType::f32,

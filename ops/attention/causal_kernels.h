@@ -47,9 +47,6 @@ struct CausalGradients {
   Tensor partial{};
 };
 
-/// Whether cuDNN's form is enough: sequences of one length, all of whose rows are queries, and no other option.
-bool has_dense_form(const CausalArguments& a);
-
 /// Elements of the compute type that one thread of the CPU works in; none on cuda. A plan on `meta` gets log_sums of
 /// forward here.
 std::int64_t causal_forward_workspace(const CausalArguments& a, DType dtype, Device device, Tensor& log_sums);

@@ -117,8 +117,6 @@ void SequenceAttention::backward(const Tensor& dy, const Saved<SequenceAttention
   whole.log_sums = kept_or_none<extra_output(log_sums)>(saved);
   for (const int i : {q, k, v})
     if (grads.wanted(i)) grads[i] = Tensor::empty(i == q ? asked.shape() : keys.shape(), dy.dtype(), dy.device());
-  const Tensor workspace =
-      workspace_for(attention_backward_workspace(whole, dy.dtype(), dy.device()), dy.dtype(), dy.device());
   std::int64_t decoded = keys.shape().rows();  // at a time: all, unless an operand is not kept
   for (const Operand* const one : {&asked, &keys, &values})
     if (one->defined() && one->as<KeptForm>() == nullptr) decoded = std::min(decoded, one->block_rows());
@@ -144,6 +142,8 @@ void SequenceAttention::backward(const Tensor& dy, const Saved<SequenceAttention
     };
     const AttentionGradients to{
         .q = part(q, query_begin, query_end), .k = part(k, key_begin, key_end), .v = part(v, key_begin, key_end)};
+    const Tensor workspace =
+        workspace_for(attention_backward_workspace(a, dy.dtype(), dy.device()), dy.dtype(), dy.device());
     attention_backward(dy.device(), a, dy.row_range(query_begin, query_end), to, workspace);
     first = last;
   }

@@ -122,6 +122,46 @@ TEST_CASE("cuDNN has a deterministic plan for causal attention, on every kind of
   });
 }
 
+TEST_CASE("cuDNN has deterministic plans for attention over unequal lengths and with dropout, backward not on all cards") {
+  struct Case {
+    std::int64_t heads, head_dim, tokens, samples;
+    cuda::SampleRows rows;
+    bool dropout, causal;
+  };
+  using enum cuda::SampleRows;
+  for_devices([](const cuda::PlanTarget& target) {
+    const int major = described_device()->major;
+    for (const Case& c : {Case{12, 64, 128, 32, padded, false, false},
+                          {12, 64, 100, 32, padded, false, false},
+                          {12, 64, 512, 8, padded, true, false},
+                          {12, 64, 197, 128, equal, true, false},
+                          {12, 32, 128, 32, packed, true, false},
+                          {12, 64, 512, 8, packed, false, false},
+                          {12, 64, 1024, 4, packed, false, true},
+                          {12, 64, 100, 8, padded, false, true}})
+      for (const bool backward : {false, true}) {
+        CAPTURE(c.tokens);
+        CAPTURE(static_cast<int>(c.rows));
+        CAPTURE(c.dropout);
+        CAPTURE(c.causal);
+        CAPTURE(backward);
+        const std::int64_t width = c.heads * c.head_dim;
+        cuda::DenseAttention what{backward, DType::bf16, c.samples, c.heads, c.heads, c.tokens, c.tokens, c.head_dim,
+                                  c.tokens, width, width, width, width, width, width, 0.125F, c.causal, c.rows,
+                                  c.dropout};
+        what.samples = cuda::samples_at_once(what);
+        const bool is_packed_and_has_none = c.rows == packed && major != 9 && major != 10;
+        if (backward && (is_packed_and_has_none || (c.dropout && major == 10))) {
+          const cuda::Planned planned = cuda::plan_of(target, what);
+          CHECK(planned.plan == nullptr);
+          CHECK(!planned.problem.empty());
+        } else {
+          check_planned(target, what);
+        }
+      }
+  });
+}
+
 TEST_CASE("cuDNN plans alike each time: bits of results hang on it") {
   for_devices([](const cuda::PlanTarget& target) {
     const cuda::Convolution what{cuda::ConvolutionPass::weight_gradient, DType::bf16, shapes[1].shape};

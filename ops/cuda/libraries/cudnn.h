@@ -36,7 +36,7 @@ class CudnnPlan {
   /// Takes the plan of that name from now on. False: there is none among the first ones of the heuristic.
   virtual bool take(const std::string& name) = 0;
   /// `pointers` in the order of the plan's tensors: convolutions: first, second, result; attention: q, k, v, y,
-  /// log_sums, and dy, dq, dk, dv for backward.
+  /// log_sums, dy, dq, dk, dv for backward, and what there is of lengths, offsets, mask and its scales.
   virtual void run(cudnnContext* handle, const std::vector<void*>& pointers, void* workspace) const = 0;
 };
 

@@ -81,41 +81,88 @@ Built built(const Convolution& what) {
   return b;
 }
 
+/// What attention reads beside its tokens, in the order of the plan's pointers behind all others.
+struct BesideTokens {
+  TensorPtr query_lengths{}, key_lengths{}, query_offsets{}, key_offsets{}, mask{}, kept_scale{}, kept_share{};
+
+  BesideTokens(Graph& graph, const DenseAttention& a) {
+    const auto input = [&](const char* name, const Extents& extents, fe::DataType_t type) {
+      Extents strides(4, 1);
+      for (std::size_t i = 3; i > 0; --i) strides[i - 1] = strides[i] * extents[i];
+      all.push_back(graph.tensor(
+          Tensor_attributes().set_name(name).set_dim(extents).set_stride(strides).set_data_type(type)));
+      return all.back();
+    };
+    if (a.rows != SampleRows::equal) {
+      query_lengths = input("query lengths", {a.samples, 1, 1, 1}, fe::DataType_t::INT32);
+      key_lengths = input("key lengths", {a.samples, 1, 1, 1}, fe::DataType_t::INT32);
+    }
+    if (a.rows == SampleRows::packed) {
+      query_offsets = input("query offsets", {a.samples + 1, 1, 1, 1}, fe::DataType_t::INT32);
+      key_offsets = input("key offsets", {a.samples + 1, 1, 1, 1}, fe::DataType_t::INT32);
+    }
+    if (!a.dropout) return;
+    mask = input("mask", {a.samples, a.heads, a.queries, a.keys}, type_of(a.dtype));
+    kept_scale = input("kept scale", {1, 1, 1, 1}, fe::DataType_t::FLOAT);
+    if (a.backward) kept_share = input("kept share", {1, 1, 1, 1}, fe::DataType_t::FLOAT);
+  }
+  template <class Attributes>
+  void describe(Attributes& attributes) const {
+    if (query_lengths) attributes.set_padding_mask(true).set_seq_len_q(query_lengths).set_seq_len_kv(key_lengths);
+  }
+
+  std::vector<TensorPtr> all{};
+};
+
 Built built(const DenseAttention& a) {
   Built b(a.dtype);
+  const BesideTokens beside(*b.graph, a);
   const std::int64_t d = a.head_dim;
   const Extents of_queries{a.samples, a.heads, a.queries, d}, of_keys{a.samples, a.kv_heads, a.keys, d},
       sums{a.samples, a.heads, a.queries, 1}, sums_strides{a.heads * a.queries, a.queries, 1, 1};
   // [samples, heads, rows, head_dim] as it lies
   const auto rows = [&](std::int64_t count, std::int64_t stride) { return Extents{count * stride, d, stride, 1}; };
+  const auto packed = [](const TensorPtr& tokens, const TensorPtr& offsets) {
+    if (offsets) tokens->set_ragged_offset(offsets);
+    return tokens;
+  };
+  const auto queries = [&](const char* name, const Extents& strides) {
+    return packed(b.input(name, of_queries, strides), beside.query_offsets);
+  };
+  const auto keys = [&](const char* name, std::int64_t stride) {
+    return packed(b.input(name, of_keys, rows(a.keys, stride)), beside.key_offsets);
+  };
   const Extents y_strides = rows(a.queries, a.heads * d);
-  const TensorPtr q = b.input("q", of_queries, rows(a.query_rows, a.q_stride)),
-                  k = b.input("k", of_keys, rows(a.keys, a.k_stride)),
-                  v = b.input("v", of_keys, rows(a.keys, a.v_stride));
+  const TensorPtr q = queries("q", rows(a.query_rows, a.q_stride)), k = keys("k", a.k_stride), v = keys("v", a.v_stride);
   if (!a.backward) {
-    const auto [y, log_sums] = b.graph->sdpa(q, k, v,
-                                             fe::graph::SDPA_attributes()
-                                                 .set_name("attention")
-                                                 .set_generate_stats(true)
-                                                 .set_attn_scale(a.scale)
-                                                 .set_causal_mask(a.causal));
-    b.output(y, of_queries, y_strides);
+    auto attributes = fe::graph::SDPA_attributes()
+                          .set_name("attention")
+                          .set_generate_stats(true)
+                          .set_attn_scale(a.scale)
+                          .set_causal_mask(a.causal);
+    beside.describe(attributes);
+    if (a.dropout) attributes.set_dropout(beside.mask, beside.kept_scale);
+    const auto [y, log_sums] = b.graph->sdpa(q, k, v, attributes);
+    b.output(packed(y, beside.query_offsets), of_queries, y_strides);
     b.output(log_sums, sums, sums_strides);
     log_sums->set_data_type(fe::DataType_t::FLOAT);
-    return b;
+  } else {
+    const TensorPtr y = queries("y", y_strides), log_sums = b.input("log_sums", sums, sums_strides),
+                    dy = queries("dy", y_strides);
+    log_sums->set_data_type(fe::DataType_t::FLOAT);
+    auto attributes = fe::graph::SDPA_backward_attributes()
+                          .set_name("attention backward")
+                          .set_attn_scale(a.scale)
+                          .set_causal_mask(a.causal)
+                          .set_deterministic_algorithm(true);
+    beside.describe(attributes);
+    if (a.dropout) attributes.set_dropout(beside.mask, beside.kept_scale, beside.kept_share);
+    const auto [dq, dk, dv] = b.graph->sdpa_backward(q, k, v, y, dy, log_sums, attributes);
+    b.output(packed(dq, beside.query_offsets), of_queries, rows(a.query_rows, a.dq_stride));
+    b.output(packed(dk, beside.key_offsets), of_keys, rows(a.keys, a.dk_stride));
+    b.output(packed(dv, beside.key_offsets), of_keys, rows(a.keys, a.dv_stride));
   }
-  const TensorPtr y = b.input("y", of_queries, y_strides), log_sums = b.input("log_sums", sums, sums_strides),
-                  dy = b.input("dy", of_queries, y_strides);
-  log_sums->set_data_type(fe::DataType_t::FLOAT);
-  const auto [dq, dk, dv] = b.graph->sdpa_backward(q, k, v, y, dy, log_sums,
-                                                   fe::graph::SDPA_backward_attributes()
-                                                       .set_name("attention backward")
-                                                       .set_attn_scale(a.scale)
-                                                       .set_causal_mask(a.causal)
-                                                       .set_deterministic_algorithm(true));
-  b.output(dq, of_queries, rows(a.query_rows, a.dq_stride));
-  b.output(dk, of_keys, rows(a.keys, a.dk_stride));
-  b.output(dv, of_keys, rows(a.keys, a.dv_stride));
+  b.tensors.insert(b.tensors.end(), beside.all.begin(), beside.all.end());
   return b;
 }
 

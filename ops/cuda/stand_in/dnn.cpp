@@ -74,70 +74,106 @@ struct HeadView {
   }
 };
 
+/// What a call's samples have, as lengths, offsets and mask say.
+struct Samples {
+  const DenseAttention& a;
+  const DenseAttentionPointers& to;
+
+  static std::int64_t number(const void* table, std::int64_t i, std::int64_t without) {
+    return table == nullptr ? without : static_cast<const std::int32_t*>(table)[i];
+  }
+  std::int64_t queries(std::int64_t sample) const { return number(to.query_lengths, sample, a.queries); }
+  std::int64_t keys(std::int64_t sample) const { return number(to.key_lengths, sample, a.keys); }
+  HeadView of_queries(const void* data, std::int64_t task, std::int64_t rows, std::int64_t stride) const {
+    const std::int64_t sample = task / a.heads;
+    return {a.dtype, data, number(to.query_offsets, sample, sample * rows * stride) + task % a.heads * a.head_dim,
+            stride};
+  }
+  HeadView of_keys(const void* data, std::int64_t task, std::int64_t stride) const {
+    const std::int64_t sample = task / a.heads, head = task % a.heads / (a.heads / a.kv_heads);
+    return {a.dtype, data, number(to.key_offsets, sample, sample * a.keys * stride) + head * a.head_dim, stride};
+  }
+  /// The factor of dropout.
+  float kept(std::int64_t task, std::int64_t query, std::int64_t key) const {
+    if (!a.dropout) return 1;
+    return value_at(a.dtype, to.mask, (task * a.queries + query) * a.keys + key) *
+           *static_cast<const float*>(to.kept_scale);
+  }
+  /// Rows of a sample, padding included.
+  std::int64_t rows(const void* offsets, std::int64_t sample, std::int64_t stride, std::int64_t without) const {
+    if (offsets == nullptr) return without;
+    return (number(offsets, sample + 1, 0) - number(offsets, sample, 0)) / stride;
+  }
+};
+
+/// Writes `values` [count, head_dim]; the rows behind them, up to `rows`, hold anything afterwards.
+void write_rows(const HeadView& to, std::int64_t count, std::int64_t rows, std::int64_t head_dim,
+                const std::vector<float>& values) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t c = 0; c < head_dim; ++c)
+      to.set(i, c, i < count ? values[static_cast<std::size_t>(i * head_dim + c)] : NAN);
+}
+
 void attend_now(const DenseAttention& a, const DenseAttentionPointers& to) {
+  const Samples samples{a, to};
   std::vector<float> of_keys, of_values;  // [keys, head_dim], sums over the heads of q that share a head of k
   for (std::int64_t task = 0; task < a.samples * a.heads; ++task) {
     const std::int64_t sample = task / a.heads, head = task % a.heads, width = a.heads * a.head_dim;
-    const std::int64_t group = a.heads / a.kv_heads;
-    const auto view = [&](const void* data, std::int64_t rows, std::int64_t stride) {
-      return HeadView{a.dtype, data, sample * rows * stride + head * a.head_dim, stride};
-    };
-    const auto view_of_keys = [&](const void* data, std::int64_t stride) {
-      return HeadView{a.dtype, data, sample * a.keys * stride + head / group * a.head_dim, stride};
-    };
-    const HeadView q = view(to.q, a.query_rows, a.q_stride), k = view_of_keys(to.k, a.k_stride),
-                   v = view_of_keys(to.v, a.v_stride), y = view(to.y, a.queries, width);
+    const std::int64_t group = a.heads / a.kv_heads, queries = samples.queries(sample), keys = samples.keys(sample);
+    const HeadView q = samples.of_queries(to.q, task, a.query_rows, a.q_stride),
+                   k = samples.of_keys(to.k, task, a.k_stride), v = samples.of_keys(to.v, task, a.v_stride),
+                   y = samples.of_queries(to.y, task, a.queries, width);
+    const std::int64_t query_rows = samples.rows(to.query_offsets, sample, width, a.queries),
+                       key_rows = samples.rows(to.key_offsets, sample, a.kv_heads * a.head_dim, a.keys);
     float* const log_sums = to.log_sums + task * a.queries;
-    std::vector<float> scores(static_cast<std::size_t>(a.queries * a.keys));  // [queries, keys]
-    for (std::int64_t i = 0; i < a.queries; ++i)
-      for (std::int64_t j = 0; j < a.keys; ++j) {
+    std::vector<float> scores(static_cast<std::size_t>(queries * keys));  // [queries, keys]
+    for (std::int64_t i = 0; i < queries; ++i)
+      for (std::int64_t j = 0; j < keys; ++j) {
         float sum = 0;
         for (std::int64_t c = 0; c < a.head_dim; ++c) sum += q.at(i, c) * k.at(j, c);
-        scores[static_cast<std::size_t>(i * a.keys + j)] = a.causal && j > i ? -INFINITY : a.scale * sum;
+        scores[static_cast<std::size_t>(i * keys + j)] = a.causal && j > i ? -INFINITY : a.scale * sum;
       }
+    std::vector<float> of_queries(static_cast<std::size_t>(queries * a.head_dim));
     if (!a.backward) {
-      for (std::int64_t i = 0; i < a.queries; ++i) {
-        const auto row = scores.begin() + i * a.keys;
-        const float largest = *std::max_element(row, row + a.keys);
+      for (std::int64_t i = 0; i < queries; ++i) {
+        const auto row = scores.begin() + i * keys;
+        const float largest = *std::max_element(row, row + keys);
         float sum = 0;
-        for (auto score = row; score != row + a.keys; ++score) sum += std::exp(*score - largest);
+        for (auto score = row; score != row + keys; ++score) sum += std::exp(*score - largest);
         log_sums[i] = largest + std::log(sum);
-        for (std::int64_t c = 0; c < a.head_dim; ++c) {
-          float value = 0;
-          for (std::int64_t j = 0; j < a.keys; ++j) value += std::exp(row[j] - log_sums[i]) * v.at(j, c);
-          y.set(i, c, value);
+        for (std::int64_t j = 0; j < keys; ++j) {
+          const float p = std::exp(row[j] - log_sums[i]) * samples.kept(task, i, j);
+          for (std::int64_t c = 0; c < a.head_dim; ++c)
+            of_queries[static_cast<std::size_t>(i * a.head_dim + c)] += p * v.at(j, c);
         }
       }
+      write_rows(y, queries, query_rows, a.head_dim, of_queries);
       continue;
     }
-    const HeadView dy = view(to.dy, a.queries, width), dq = view(to.dq, a.query_rows, a.dq_stride),
-                   dk = view_of_keys(to.dk, a.dk_stride), dv = view_of_keys(to.dv, a.dv_stride);
-    std::vector<float> of_queries(static_cast<std::size_t>(a.queries * a.head_dim));
-    if (head % group == 0) of_values = of_keys = std::vector<float>(static_cast<std::size_t>(a.keys * a.head_dim));
-    for (std::int64_t i = 0; i < a.queries; ++i) {
+    const HeadView dy = samples.of_queries(to.dy, task, a.queries, width),
+                   dq = samples.of_queries(to.dq, task, a.query_rows, a.dq_stride),
+                   dk = samples.of_keys(to.dk, task, a.dk_stride), dv = samples.of_keys(to.dv, task, a.dv_stride);
+    if (head % group == 0) of_values = of_keys = std::vector<float>(static_cast<std::size_t>(keys * a.head_dim));
+    for (std::int64_t i = 0; i < queries; ++i) {
       float along = 0;  // Σ p ∘ dp
       for (std::int64_t c = 0; c < a.head_dim; ++c) along += dy.at(i, c) * y.at(i, c);
-      for (std::int64_t j = 0; j < a.keys; ++j) {
-        const float p = std::exp(scores[static_cast<std::size_t>(i * a.keys + j)] - log_sums[i]);
+      for (std::int64_t j = 0; j < keys; ++j) {
+        const float p = std::exp(scores[static_cast<std::size_t>(i * keys + j)] - log_sums[i]),
+                    kept = samples.kept(task, i, j);
         float dp = 0;
         for (std::int64_t c = 0; c < a.head_dim; ++c) dp += dy.at(i, c) * v.at(j, c);
-        const float ds = a.scale * p * (dp - along);
+        const float ds = a.scale * p * (kept * dp - along);
         for (std::int64_t c = 0; c < a.head_dim; ++c) {
           of_queries[static_cast<std::size_t>(i * a.head_dim + c)] += ds * k.at(j, c);
           of_keys[static_cast<std::size_t>(j * a.head_dim + c)] += ds * q.at(i, c);
-          of_values[static_cast<std::size_t>(j * a.head_dim + c)] += p * dy.at(i, c);
+          of_values[static_cast<std::size_t>(j * a.head_dim + c)] += p * kept * dy.at(i, c);
         }
       }
     }
-    const auto write = [&](const HeadView& rows, std::int64_t count, const std::vector<float>& values) {
-      for (std::int64_t i = 0; i < count; ++i)
-        for (std::int64_t c = 0; c < a.head_dim; ++c)
-          rows.set(i, c, values[static_cast<std::size_t>(i * a.head_dim + c)]);
-    };
-    write(dq, a.queries, of_queries);
+    write_rows(dq, queries, query_rows, a.head_dim, of_queries);
     if (head % group != group - 1) continue;
-    write(dk, a.keys, of_keys);
-    write(dv, a.keys, of_values);
+    write_rows(dk, keys, key_rows, a.head_dim, of_keys);
+    write_rows(dv, keys, key_rows, a.head_dim, of_values);
   }
 }
 

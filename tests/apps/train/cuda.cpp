@@ -107,6 +107,8 @@ TEST_CASE("cuda: a plan's bytes are those of a step there") {
     std::string precision = "f32";
   };
   std::vector<Case> cases{{vit_of_heads_of_8, "{policy: exact}", "bf16"}};  // cuDNN's attention, which has its own rule
+  for (const char* const memory : {"{policy: exact}", "{policy: fixed, bits: 4}"})  // with dropout, over packed texts
+    for (const char* const precision : {"bf16", "f32"}) cases.push_back({bert, memory, precision});
   for (const std::string_view configuration : {vit, resnet, swin})
     for (const char* const memory :
          {"{policy: exact}", "{policy: mesa}", "{policy: exact, offload: host, offload_buffer: 20KiB}"})

@@ -34,6 +34,8 @@ MODELS = {
                               ("model.image_size=224",)),
     "fcn_resnet50": Model("segmentation/voc_fcn_resnet50.yaml", 2, "fcn_resnet50", "backbone.layer?.*", "",
                           ("data={name: shape_masks, image_size: 256, classes: 21}",)),
+    "retinanet_resnet50_fpn": Model("detection/retinanet.yaml", 1, "retinanet_resnet50_fpn", "backbone.body.layer?.*", "",
+                                    ("data={name: shape_boxes}", "model.image_size=320", "model.num_classes=90")),
     "bert_base": Model("bert_base.yaml", 8, "bert_base", "bert.encoder.layer.*"),
 }
 

@@ -34,6 +34,7 @@ GOALS = {"f32": {
     "mobilenetv3_large": (1.2, 0.45, 0.7),
     "efficientnetv2_s": (1.2, 0.35, 0.7),
     "fcn_resnet50": (1.2, 0.58, 0.7),
+    "retinanet_resnet50_fpn": (1.2, 0.63, 0.7),
 }, "bf16": {
     "deit_tiny": (1.7, 0.6, 0.7),
     "deit_small": (1.7, 0.6, 0.7),

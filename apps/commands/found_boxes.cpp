@@ -41,6 +41,7 @@ Found find(Model& model, const Task& task, const Tensor& images, double least_sc
   batch.samples = 1;
   batch.set(model.inputs().front().name, images);
   const NoGrad no_grad;
+  model.set_training(false);  // an evaluation leaves it as it was
   const Prediction all = task.predict(model, std::move(batch)).front();
   const auto& labels = listed_in<std::vector<std::string>>(all, "labels");
   const auto& scores = listed_in<std::vector<double>>(all, "scores");

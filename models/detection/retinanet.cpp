@@ -262,9 +262,11 @@ class RetinaNet final : public Detector {
       const Tensor scores = level.logits.tensor().to(Device::cpu).to(DType::f32).clone(),
                    codes = level.codes.tensor().to(Device::cpu).to(DType::f32);
       const std::int64_t count = level.end - level.first;
+      // A score that is too low is not worth its exponential.
+      const float least = static_cast<float>(std::log(options_.score_thresh / (1 - options_.score_thresh))) - 0.01F;
       for (std::int64_t i = 0; i < scores.count(); ++i) {
         float& score = scores.data<float>()[i];
-        score = math::sigmoid(score);
+        score = score < least ? 0 : math::sigmoid(score);
       }
       for (std::int64_t n = 0; n < images; ++n) {
         const float* const own = scores.data<const float>() + n * count * width;

@@ -5,6 +5,20 @@
 
 namespace lacuna::formula {
 
+LACUNA_HOST_DEVICE inline double log_of_one_and(double x) { return std::log1p(x); }
+/// log(1 + x) for x in [0, 1] within 3 units in the last place, branch-free: twice the series of the inverse hyperbolic
+/// tangent of x / (2 + x), which is a third at most.
+LACUNA_HOST_DEVICE inline float log_of_one_and(float x) {
+  const float t = x / (2 + x), s = t * t;
+  float p = 1.0F / 13;
+  p = p * s + 1.0F / 11;
+  p = p * s + 1.0F / 9;
+  p = p * s + 1.0F / 7;
+  p = p * s + 1.0F / 5;
+  p = p * s + 1.0F / 3;
+  return 2 * (t + t * (s * p));
+}
+
 /// -α_t · (1 - p_t)^γ · log p_t of a logit, where p_t is the probability of the truth (Lin et al. 2017).
 template <class C>
 struct Focal {
@@ -27,10 +41,9 @@ struct Focal {
     C wrong, cost;
     LACUNA_HOST_DEVICE Terms(C logit, bool is_class) {
       const C against = is_class ? -logit : logit;
-      wrong = math::sigmoid(against);
-      const C magnitude = against < 0 ? -against : against;
-      using std::log1p;
-      cost = (against > 0 ? against : C(0)) + log1p(math::exp(-magnitude));
+      const C rest = math::exp(against < 0 ? against : -against);
+      wrong = (against < 0 ? rest : C(1)) / (1 + rest);
+      cost = (against > 0 ? against : C(0)) + log_of_one_and(rest);
     }
   };
   LACUNA_HOST_DEVICE C power(C wrong) const {

@@ -4,6 +4,7 @@
 #include "ops/detection/box_loss_formulas.h"
 #include "ops/operand.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace lacuna {
@@ -48,9 +49,17 @@ const RegisterKernel focal_forward_on_cpu{
         const T* const z = logits.data<const T>();
         const C* const weight = weights.data<const C>();
         loss.fill(sum_over(rows, [&](std::int64_t m) {
+          constexpr std::int64_t together = 32;  // terms are made side by side, then added up in order
           C sum = 0;
-          for (std::int64_t k = 0; k < classes && label[m] != FocalLoss::left_out; ++k)
-            sum += focal.loss(to_compute(z[m * classes + k]), k == label[m]);
+          for (std::int64_t first = 0; first < classes && label[m] != FocalLoss::left_out; first += together) {
+            const std::int64_t count = std::min(together, classes - first);
+            const T* const own = z + m * classes + first;
+            C terms[together];
+            for (std::int64_t k = 0; k < count; ++k) terms[k] = focal.loss(to_compute(own[k]), false);
+            if (const std::int64_t k = label[m] - first; k >= 0 && k < count)
+              terms[k] = focal.loss(to_compute(own[k]), true);
+            for (std::int64_t k = 0; k < count; ++k) sum += terms[k];
+          }
           return weight[m] * sum;
         }));
       });
@@ -72,9 +81,16 @@ const RegisterKernel focal_backward_on_cpu{
           for (std::int64_t m = begin; m < end; ++m) {
             const bool counts = label[m] != FocalLoss::left_out;
             const C factor = static_cast<C>(scale) * weights.data<const C>()[m];
+            const T* const own = z + m * classes;
+            T* const slopes = out + m * classes;
+            if (!counts) {
+              std::fill_n(slopes, classes, static_cast<T>(C(0)));
+              continue;
+            }
             for (std::int64_t k = 0; k < classes; ++k)
-              out[m * classes + k] =
-                  static_cast<T>(counts ? factor * focal.slope(to_compute(z[m * classes + k]), k == label[m]) : C(0));
+              slopes[k] = static_cast<T>(factor * focal.slope(to_compute(own[k]), false));
+            if (label[m] >= 0)
+              slopes[label[m]] = static_cast<T>(factor * focal.slope(to_compute(own[label[m]]), true));
           }
         });
       });

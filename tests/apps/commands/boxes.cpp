@@ -1,0 +1,129 @@
+// Own pictures with boxes, from the folder to boxes in the pictures' own pixels, and what is refused before a run.
+#include "data/images/image_reader.h"
+#include "models/io/weights.h"
+#include "models/registry.h"
+#include "tests/apps/commands/command_run.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+using namespace lacuna::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* model =
+    "model: {name: retinanet, image_size: 32, fpn_channels: 4, frozen_norm: true, anchor_sizes: [4, 8, 16, 24, 32],\n"
+    "        backbone: {name: resnet, block: basic, layers: [1, 1, 1, 1], channels: [4, 4, 4, 6], stem_width: 4}}\n"
+    "data: {path: p}\n"
+    "train: {epochs: 1, batch_size: 2, threads: 1}\n"
+    "output: {dir: r}\n";
+
+void put(const fs::path& file, const std::string& text) {
+  fs::create_directories(file.parent_path());
+  write_file(file, text);
+}
+void put_image(const fs::path& file, int width, int height) {
+  put(file, fmt::format("P5 {} {} 255\n", width, height) + std::string(static_cast<std::size_t>(width * height), 'x'));
+}
+
+/// Ids with gaps, one image without objects, a crowd, and one image for evaluation; `boxes`: the one of image 4.
+void put_coco(const TemporaryFolder& folder, const std::string& box = "[10, 2, 20, 10]") {
+  const auto list = [](const std::string& images, const std::string& annotations) {
+    return fmt::format(R"({{"images": [{}], "annotations": [{}],
+                           "categories": [{{"id": 90, "name": "cat"}}, {{"id": 3, "name": "dog"}}]}})",
+                       images, annotations);
+  };
+  for (const char* const name : {"p/train/a.pgm", "p/train/b.pgm", "p/val/c.pgm"}) put_image(folder / name, 40, 20);
+  put(folder / "p/annotations/train.json",
+      list(R"({"id": 4, "file_name": "a.pgm", "width": 40, "height": 20},
+              {"id": 9, "file_name": "b.pgm", "width": 40, "height": 20})",
+           fmt::format(R"({{"id": 0, "image_id": 4, "category_id": 90, "bbox": {}}})", box)));
+  put(folder / "p/annotations/val.json",
+      list(R"({"id": 1, "file_name": "c.pgm", "width": 40, "height": 20})",
+           R"({"id": 0, "image_id": 1, "category_id": 3, "bbox": [4, 4, 12, 12]},
+              {"id": 1, "image_id": 1, "category_id": 90, "bbox": [0, 0, 40, 20], "iscrowd": 1})"));
+}
+
+}  // namespace
+
+TEST_CASE("boxes: a path alone is trained on, evaluated by class, shown on the page and predicted in its own pixels") {
+  const TemporaryFolder folder(model);
+  put_coco(folder);
+  check_says(run(folder, {"train", "-c", "c.yaml"}).out, "box_folder");
+  const nlohmann::json line = nlohmann::json::parse([&] {
+    const std::string lines = read_file(folder / "r/metrics.jsonl");
+    return lines.substr(lines.rfind('\n', lines.size() - 2) + 1);
+  }());
+  for (const char* const key : {"train_loss", "val_loss", "val_ap", "val_ap_50", "val_ap_75"}) CHECK(line.contains(key));
+  CHECK(!line.contains("train_ap"));
+  const nlohmann::json figures = run(folder, {"eval", "r", "--json", "-"}).json().at("detection");
+  for (const char* const key : {"ap", "ap_50", "ap_75", "ap_small", "ar_1", "ar_100"}) CHECK(figures.contains(key));
+  CHECK(figures.at("per_class").at(0).at("class") == "dog");
+  const nlohmann::json worst = read_json(folder / "r/classes.json").at("detection").at("worst").at(0);
+  check_says(worst.at("sample").get<std::string>(), "c.pgm");
+  for (const char* const picture : {"image", "mask", "prediction"}) CHECK(!worst.at(picture).get<std::string>().empty());
+  run(folder, {"report", "r"});
+  run(folder, {"plan", "-c", "c.yaml"});
+  run(folder, {"explain", "-c", "c.yaml"});
+
+  const nlohmann::json found =
+      run(folder, {"predict", "r", "p/val/c.pgm", "--json", "--score", "0", "--out", "found", "--overlay"}).json();
+  REQUIRE(found.at("boxes").size() == found.at("scores").size());
+  REQUIRE(found.at("boxes").size() == found.at("labels").size());
+  for (const nlohmann::json& box : found.at("boxes")) {
+    CHECK(0 <= box[0].get<double>());
+    CHECK(box[2].get<double>() <= 40);
+    CHECK(box[3].get<double>() <= 20);
+  }
+  for (const nlohmann::json& label : found.at("labels")) CHECK((label == "cat" || label == "dog"));
+  const std::string overlay = read_file(folder / found.at("overlay").get<std::string>());
+  const std::vector<std::uint8_t> bytes(overlay.begin(), overlay.end());
+  CHECK(lacuna::decode_image(bytes).shape() == lacuna::Shape{20, 40, 3});
+  CHECK(run_command(folder, {"predict", "r", "p/val/c.pgm", "--overlay"}).code == 2);
+  CHECK(run_command(folder, {"predict", "r", "p/val/c.pgm", "--windows"}).code == 2);
+}
+
+TEST_CASE("boxes: a classifier's weights start the backbone, and LoRA and frozen backbones train the rest") {
+  const TemporaryFolder folder(model);
+  put_coco(folder);
+  using Counts = std::vector<std::int64_t>;
+  const auto classifier = lacuna::build_model("resnet",
+                                              {{"block", "basic"},
+                                               {"layers", Counts{1, 1, 1, 1}},
+                                               {"channels", Counts{4, 4, 4, 6}},
+                                               {"stem_width", std::int64_t{4}}},
+                                              {.seed = 7});
+  lacuna::save_weights(*classifier, folder / "resnet.safetensors");
+  run(folder, {"train", "-c", "c.yaml", "model.from=resnet.safetensors", "freeze.freeze=['backbone.body.*']"});
+  const lacuna::SafetensorsFile trained(folder / "r/best/model.safetensors");
+  const lacuna::SafetensorsFile given(folder / "resnet.safetensors");
+  CHECK(trained.load("backbone.body.layer4.0.conv1.weight").to_vector() ==
+        given.load("layer4.0.conv1.weight").to_vector());
+  run(folder, {"train", "-c", "c.yaml", "model.from=r/best", "adapter={name: lora, targets: ['backbone.body.*conv*']}",
+               "output=l"});
+  run(folder, {"predict", "l", "p/val/c.pgm"});
+  check_refused(folder, {"train", "-c", "c.yaml", "model.from=resnet.safetensors", "output=x",
+                         "model.backbone={name: resnet, block: basic, layers: [2, 1, 1, 1], channels: [4, 4, 4, 6], "
+                         "stem_width: 4}"},
+                {"layer1.1"});
+}
+
+TEST_CASE("boxes: bad ones end the command with code 2 and one line that names the file") {
+  const std::vector<std::string> train{"train", "-c", "c.yaml"};
+  const TemporaryFolder folder(model);
+  put_coco(folder, "[10, 2, 0, 10]");
+  check_refused(folder, train, {"train.json", "width"});
+  put_coco(folder);
+  check_refused(folder, {"train", "-c", "c.yaml", "model.num_classes=5"}, {"num_classes", "2"});
+  check_refused(folder, {"train", "-c", "c.yaml", "data.labels=cat, cow"}, {"json", "dog"});
+  check_refused(folder, {"train", "-c", "c.yaml", "model.anchor_sizes=[8, 16, 24, 32, 40, 48]"}, {"anchor_sizes"});
+  check_refused(folder, {"train", "-c", "c.yaml", "model.backbone=vgg11"}, {"backbone"});
+  check_refused(folder, {"train", "-c", "c.yaml", "task.name=segmentation"}, {"task"});
+  fs::remove(folder / "p/train/a.pgm");
+  check_refused(folder, train, {"train.json", "a.pgm"});
+}

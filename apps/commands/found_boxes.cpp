@@ -8,8 +8,8 @@
 #include "data/segmentation/palette.h"
 #include "models/prediction.h"
 #include "models/segmentation/class_map.h"
+#include "models/tasks/detection/predicted_boxes.h"
 
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -22,37 +22,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Found {
-  std::vector<std::string> labels;
-  std::vector<double> scores;
-  std::vector<std::vector<double>> boxes;
-};
-
-template <class T>
-const T& listed_in(const Prediction& prediction, std::string_view name) {
-  const auto found = std::ranges::find(prediction.values, name, &std::pair<std::string, Prediction::Value>::first);
-  expect(found != prediction.values.end(), "the prediction has no `{}`", name);
-  return std::get<T>(found->second);
-}
-
 /// The objects of one image [1, H, W, C] with this score at least.
-Found find(Model& model, const Task& task, const Tensor& images, double least_score) {
+PredictedBoxes find(Model& model, const Task& task, const Tensor& images, double least_score) {
   Batch batch;
   batch.samples = 1;
   batch.set(model.inputs().front().name, images);
   const NoGrad no_grad;
   model.set_training(false);  // an evaluation leaves it as it was
-  const Prediction all = task.predict(model, std::move(batch)).front();
-  const auto& labels = listed_in<std::vector<std::string>>(all, "labels");
-  const auto& scores = listed_in<std::vector<double>>(all, "scores");
-  Found found;
-  for (std::size_t k = 0; k < scores.size(); ++k) {
-    if (scores[k] < least_score) continue;
-    found.labels.push_back(labels[k]);
-    found.scores.push_back(scores[k]);
-    found.boxes.push_back(listed_in<std::vector<std::vector<double>>>(all, "boxes")[k]);
-  }
-  return found;
+  return PredictedBoxes::of(task.predict(model, std::move(batch)).front(), least_score);
 }
 
 /// Draws the outline of a box into an image u8 [H, W, 3].
@@ -71,7 +48,7 @@ void outline(const Tensor& image, std::span<const double> box, Rgb color) {
 }
 
 /// The image with the boxes in a colour for each label.
-Tensor with_boxes(const Tensor& image, const Found& found) {
+Tensor with_boxes(const Tensor& image, const PredictedBoxes& found) {
   Tensor drawn = image.clone();
   std::map<std::string, std::int64_t> colors;
   for (const std::string& label : found.labels) colors.try_emplace(label, std::ssize(colors) + 1);
@@ -87,49 +64,37 @@ FoundBoxes::FoundBoxes(const OpenedModel& model, FoundBoxesOptions options)
   if (!options_.folder.empty()) fs::create_directories(options_.folder);
 }
 
-nlohmann::ordered_json FoundBoxes::predict(const std::string& name, const std::string& bytes) {
+std::pair<nlohmann::ordered_json, std::string> FoundBoxes::predict(const std::string& name, const std::string& bytes) {
   const Shape& input = model_.model->inputs().front().shape;
   const Shown shown(size_of_image(bytes, images_), {input[0], input[1]},
                     images_.crop_mode == "squash" ? Showing::squash : Showing::fit);
   const Tensor pixels = shown_pixels(bytes, images_, shown.resized, shown.model, input[2]);
-  Found found = find(*model_.model, *task_, pixels.reshape({1, input[0], input[1], input[2]}), options_.least_score);
+  PredictedBoxes found = find(*model_.model, *task_, pixels.reshape({1, input[0], input[1], input[2]}), options_.least_score);
   for (std::vector<double>& box : found.boxes)
     for (std::size_t i = 0; i < box.size(); ++i) {
       const auto own = static_cast<double>(i % 2 == 0 ? shown.image.width : shown.image.height),
                  resized = static_cast<double>(i % 2 == 0 ? shown.resized.width : shown.resized.height);
       box[i] = std::clamp(box[i] * own / resized, 0.0, own);
     }
-  nlohmann::ordered_json json{{"labels", found.labels}, {"scores", found.scores}, {"boxes", found.boxes}};
+  nlohmann::ordered_json json = found.json();
+  std::string text = found.text();
   if (!options_.folder.empty()) {
     const fs::path path = options_.folder / (fs::path(name).stem().native() + "_overlay.png");
     if (!written_.insert(path).second) reject("{}: another image has the picture {}", name, path.native());
     const std::span file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
     write_png(path, with_boxes(decode_image(file, decoding_of(images_)), found));
     json["overlay"] = path.native();
+    text += "; " + path.native();
   }
-  return json;
-}
-
-std::string boxes_in_words(const nlohmann::ordered_json& found) {
-  std::vector<std::string> words;
-  for (std::size_t i = 0; i < found["boxes"].size(); ++i)
-    words.push_back(fmt::format("{} {:.4f} [{:.0f}]", found["labels"][i].get<std::string>(),
-                                found["scores"][i].get<double>(),
-                                fmt::join(found["boxes"][i].get<std::vector<double>>(), ", ")));
-  if (words.empty()) words.emplace_back("nothing found");
-  const std::string picture = found.contains("overlay") ? "; " + found["overlay"].get<std::string>() : "";
-  return fmt::format("{}{}", fmt::join(words, ", "), picture);
+  return {std::move(json), std::move(text)};
 }
 
 void add_boxes(nlohmann::ordered_json& sample, Model& model, const Task& task, const Batch& batch,
                const SampleField& boxes, const Tensor& picture) {
   const std::string& name = model.inputs().front().name;
   constexpr double usual_score = 0.5;
-  Found truth;
-  for (const std::vector<double>& box : rows_of(batch[boxes.name])) {
-    truth.boxes.push_back(box);
-    truth.labels.emplace_back();
-  }
+  PredictedBoxes truth;
+  for (const std::vector<double>& box : rows_of(batch[boxes.name])) truth.add({}, 1, box);
   sample["mask"] = picture_address(with_boxes(picture, truth));
   sample["prediction"] = picture_address(with_boxes(picture, find(model, task, batch[name], usual_score)));
 }

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
-#include <vector>
+#include <utility>
 
 namespace lacuna::apps {
 
@@ -22,9 +22,9 @@ class FoundBoxes {
   /// Makes the folder.
   FoundBoxes(const OpenedModel& model, FoundBoxesOptions options);
 
-  /// Finds the objects of an image file, the best first: `labels`, `scores` and `boxes` [left, top, right, bottom] in
-  /// its own pixels; `overlay`, the path of the picture that is written.
-  nlohmann::ordered_json predict(const std::string& name, const std::string& bytes);
+  /// Finds the objects of an image file: their labels, scores and boxes in its own pixels, and `overlay`, the path of
+  /// the picture that is written; as JSON and as text.
+  std::pair<nlohmann::ordered_json, std::string> predict(const std::string& name, const std::string& bytes);
 
  private:
   const OpenedModel& model_;
@@ -33,9 +33,6 @@ class FoundBoxes {
   TransformOptions images_;
   std::set<std::filesystem::path> written_;
 };
-
-/// As `dog 0.9131 [12, 40, 310, 388], cat 0.8022 [0, 3, 90, 120]; boxes/a_overlay.png`.
-std::string boxes_in_words(const nlohmann::ordered_json& found);
 
 /// Adds `mask` and `prediction` to a sample of figures: pictures of its image u8 [H, W, 3] with its true boxes and with
 /// those that are found. `batch` has this sample alone.

@@ -465,8 +465,11 @@ class Predict {
     if (whole_) masks_.showing = Showing::fit;
     ClassMasks masks(opened, masks_);
     return each_picture(
-        opened, [&](const Input& input) { return masks.predict(input.name, input.read()); },
-        [this](const ordered_json& found) { return shares_in_words(found, top_); });
+        opened, [&](const Input& input) {
+          ordered_json found = masks.predict(input.name, input.read());
+          std::string words = shares_in_words(found, top_);
+          return std::pair(std::move(found), std::move(words));
+        });
   }
 
   /// The objects of images.
@@ -475,18 +478,18 @@ class Predict {
       reject("{}: is no model of segmentation: expected no --add-one, --windows or --whole", from_);
     if (masks_.folder.empty() && masks_.overlays) reject("--overlay: expected --out with a folder for the files");
     FoundBoxes boxes(opened, {.folder = masks_.folder, .least_score = least_score_});
-    return each_picture(
-        opened, [&](const Input& input) { return boxes.predict(input.name, input.read()); }, boxes_in_words);
+    return each_picture(opened, [&](const Input& input) { return boxes.predict(input.name, input.read()); });
   }
 
-  /// Prints what `predict` says of each image, one by one.
-  ExitCode each_picture(const OpenedModel& opened, const std::function<ordered_json(const Input&)>& predict,
-                        const std::function<std::string(const ordered_json&)>& in_words) {
+  /// Prints what `predict` says of each image, as JSON or in words.
+  ExitCode each_picture(const OpenedModel& opened,
+                        const std::function<std::pair<ordered_json, std::string>(const Input&)>& predict) {
     const auto take = [&](const Input& input) {
       stop_if_host_wants();
-      ordered_json found;
+      std::pair<ordered_json, std::string> found;
       if (!try_to_read(input, [&] { found = predict(input); })) return;
-      if (!print_output(json_ ? line_of(input, "image", found) : fmt::format("{}: {}\n", input.name, in_words(found))))
+      if (!print_output(json_ ? line_of(input, "image", found.first)
+                              : fmt::format("{}: {}\n", input.name, found.second)))
         throw ReaderLeft{};
     };
     return each_input([&] {

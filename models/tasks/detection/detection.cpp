@@ -3,6 +3,7 @@
 #include "models/detection/detector.h"
 #include "models/prediction.h"
 #include "models/tasks/detection/detection_figures.h"
+#include "models/tasks/detection/predicted_boxes.h"
 #include "nn/functional.h"
 
 namespace lacuna {
@@ -38,16 +39,11 @@ class Detection final : public Task {
   std::vector<Prediction> predict(Model& model, Inputs batch) const override {
     std::vector<Prediction> predictions;
     for (const std::vector<FoundBox>& found : found_in(model.forward(std::move(batch)))) {
-      std::vector<std::vector<double>> boxes;
-      std::vector<std::string> labels;
-      std::vector<double> scores;
-      for (const FoundBox& one : found) {
-        boxes.push_back({one.box[0], one.box[1], one.box[0] + one.box[2], one.box[1] + one.box[3]});
-        labels.push_back(class_name(data().classes, one.category));
-        scores.push_back(one.score);
-      }
-      predictions.push_back(
-          {.values = {{"labels", std::move(labels)}, {"scores", std::move(scores)}, {"boxes", std::move(boxes)}}});
+      PredictedBoxes boxes;
+      for (const FoundBox& one : found)
+        boxes.add(class_name(data().classes, one.category), one.score,
+                  {one.box[0], one.box[1], one.box[0] + one.box[2], one.box[1] + one.box[3]});
+      predictions.push_back(boxes.prediction());
     }
     return predictions;
   }

@@ -35,7 +35,8 @@ Tensor made_up(const SampleField& field, std::span<const std::int64_t> lengths, 
                Device of_model) {
   const Tensor values = batch_memory(field, lengths, device);
   if (of_model == Device::meta) {
-    if (device != Device::meta && field.dtype == DType::i64) values.fill(0);  // the host looks at labels
+    if (device != Device::meta && field.kind != FieldKind::pixels && !is_floating(field.dtype))
+      values.fill(0);  // the host looks at labels
     return values;
   }
   if (field.dtype == DType::u8) {

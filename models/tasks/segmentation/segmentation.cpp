@@ -56,6 +56,14 @@ class Segmentation final : public Task {
     return sum;
   }
 
+  Batch prepared(Batch batch) const override {
+    check_pixel_labels(Device::cpu, batch[mask_.name], ignored(), classes_);
+    return batch;
+  }
+  bool is_read_by_kernels(std::string_view field) const override {
+    return field == mask_.name || is_copied_by_models(field);
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     const Tensor mask = batch.take(mask_.name).tensor();
     const Device device = model.context().device;
@@ -63,7 +71,8 @@ class Segmentation final : public Task {
     Variable logits = outputs.take("logits");
     expect(logits.shape().rank() == 4 && logits.shape().back() == classes_,
            "task segmentation expects logits [N, h, w, {}], got {}", classes_, logits.shape());
-    if (device.kind == DeviceKind::cuda) check_pixel_labels(Device::cpu, mask, ignored(), classes_);
+    if (device.kind == DeviceKind::cuda && mask.device() == Device::cpu)
+      check_pixel_labels(Device::cpu, mask, ignored(), classes_);
     const Variable labels(on_device(mask, device));
     const bool trains = mode == TaskMode::train;
     const PixelLoss loss = trains ? PixelLoss{.ignored = ignored(),
@@ -87,7 +96,7 @@ class Segmentation final : public Task {
         device,
         [this, predictions, mask] {
           Confusion confusion(classes_);
-          confusion.add(on_device(predictions, Device::cpu), mask, ignored());
+          confusion.add(on_device(predictions, Device::cpu), on_device(mask, Device::cpu), ignored());
           return segmentation_sums(confusion);
         },
         result);

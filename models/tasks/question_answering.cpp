@@ -92,6 +92,11 @@ class QuestionAnswering final : public Task {
     return {{.name = "labels", .dtype = DType::i64, .shape = {2}, .below = positions_}};
   }
 
+  /// Batches with the texts of answers are compared: their metrics are the host's.
+  bool is_read_by_kernels(std::string_view field) const override {
+    return field == "labels" || is_copied_by_models(field);
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     Variable labels = batch.take("labels");
     const std::optional<Texts> texts = Texts::take(batch);
@@ -103,7 +108,8 @@ class QuestionAnswering final : public Task {
     } else {
       const auto judge = [this, mode, texts, sequences, found = logits.tensor(), wanted = labels.tensor()] {
         const std::vector<double> z = found.to_vector();
-        const Judged judged = texts ? judge_texts(*sequences, z, *texts) : judge_positions(*sequences, z, wanted);
+        const Judged judged = texts ? judge_texts(*sequences, z, *texts)
+                                    : judge_positions(*sequences, z, on_device(wanted, Device::cpu));
         std::vector<Tensor> sums;
         for (const std::vector<double>* const kept : {&judged.f1, &judged.exact})
           sums.push_back(Tensor::from(std::span<const double>(*kept), {std::ssize(*kept)}));

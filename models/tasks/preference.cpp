@@ -12,7 +12,9 @@
 #include "nn/linear_cross_entropy.h"
 #include "ops/losses/binary_cross_entropy.h"
 
+#include <optional>
 #include <set>
+#include <vector>
 
 namespace lacuna {
 namespace {
@@ -62,13 +64,26 @@ class Preference final : public Task {
       reject("task preference: expected adapters (adapter.name=lora): the model without them is the reference");
   }
 
+  /// With the rows and labels of all answers, and how many each has. Batches that plan memory are left as they are.
+  Batch prepared(Batch batch) const override {
+    if (!batch.contains("sequence_lengths")) return batch;
+    const SequencesPtr sequences = sequences_of(Inputs(batch));
+    std::vector<std::int64_t> counts;
+    next_labels(*sequences, batch.take("labels"), Device::cpu, &counts).add_to(batch);
+    batch.set("answer_counts", Tensor::from(std::span<const std::int64_t>(counts), {std::ssize(counts)}));
+    return batch;
+  }
+  bool is_read_by_kernels(std::string_view field) const override {
+    return LabelledTokens::has(field) || is_copied_by_models(field);
+  }
+
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {
     prepare(model);
     if (mode == TaskMode::train && model.adaptation()) refuse_trained_base(model);
     if (model.context().device == Device::meta && !batch.contains("sequence_lengths")) double_sequences(batch);
     const SequencesPtr sequences = sequences_of(batch);
     if (sequences->count() % 2 != 0) reject("task preference: expected pairs of sequences, got {}", sequences->count());
-    const Tensor labels = batch.take("labels").tensor();
+    const Answers answers = take_answers(batch, *sequences, model.context().device);
     const Inputs copy = batch;
     std::vector<Variable> reference;
     {
@@ -76,10 +91,10 @@ class Preference final : public Task {
       const nn::WithoutAdapters without;
       const bool training = model.training();
       model.set_training(false);
-      reference = costs(model, copy, *sequences, labels);
+      reference = costs(model, copy, answers);
       model.set_training(training);
     }
-    std::vector<Variable> own = costs(model, std::move(batch), *sequences, labels);
+    std::vector<Variable> own = costs(model, std::move(batch), answers);
     std::vector<Variable> margins;
     for (std::size_t i = 0; i < own.size(); i += 2) {
       Variable margin = (std::move(own[i + 1]) - std::move(own[i])) - (reference[i + 1] - reference[i]);
@@ -127,20 +142,33 @@ class Preference final : public Task {
     set("offsets", Tensor::from(std::span<const std::int64_t>(ends), {std::ssize(ends)}));
   }
 
-  /// Minus the log-probability of each sequence's labelled tokens: [] each.
-  std::vector<Variable> costs(Model& model, Inputs batch, const Sequences& sequences, const Tensor& labels) const {
-    const Device device = model.context().device;
+  /// The labelled tokens of all answers, and how many each has.
+  struct Answers {
+    LabelledTokens tokens;
     std::vector<std::int64_t> counts;
-    LabelledTokens next = next_labels(sequences, labels, device, &counts);
-    batch.set("rows", next.rows);
+  };
+  static Answers take_answers(Inputs& batch, const Sequences& sequences, Device device) {
+    if (std::optional<LabelledTokens> given = LabelledTokens::take(batch, device)) {
+      const Tensor counts = batch.take("answer_counts").tensor();
+      const auto* const first = counts.data<const std::int64_t>();
+      return {std::move(*given), {first, first + counts.count()}};
+    }
+    std::vector<std::int64_t> counts;
+    LabelledTokens tokens = next_labels(sequences, batch.take("labels").tensor(), device, &counts);
+    return {std::move(tokens), std::move(counts)};
+  }
+
+  /// Minus the log-probability of each sequence's labelled tokens: [] each.
+  std::vector<Variable> costs(Model& model, Inputs batch, const Answers& answers) const {
+    batch.set("rows", answers.tokens.rows);
     Outputs outputs = model.forward(std::move(batch));
     const Variable hidden = outputs.take("hidden"), weight = outputs.take("decoder_weight"),
                    bias = outputs.contains("decoder_bias") ? outputs.take("decoder_bias") : Variable();
     std::vector<Variable> all;
     std::int64_t begin = 0;
-    for (const std::int64_t count : counts) {
+    for (const std::int64_t count : answers.counts) {
       if (count == 0) reject("task preference: an answer has no token with a label");
-      const Variable rows = slice(hidden, 1, begin, begin + count), own = slice(next.labels, 0, begin, begin + count);
+      const Variable rows = slice(hidden, 1, begin, begin + count), own = slice(answers.tokens.labels, 0, begin, begin + count);
       all.push_back(nn::linear_cross_entropy(rows, weight, bias, own, loss_) * static_cast<double>(count));
       begin += count;
     }

@@ -1,6 +1,7 @@
 // Captured steps of tasks whose models or batches are made in their own way have the bits of others, on the stand-in.
 #include "core/error.h"
 #include "data/collate.h"
+#include "models/adapters.h"
 #include "models/io/weights.h"
 #include "models/probe.h"
 #include "models/trainer.h"
@@ -74,6 +75,26 @@ Learner language_model() {
     batch.set("offsets", Tensor::from(std::vector<std::int64_t>{0, 6, 12, 18, 24}, {samples + 1}));
     batch.set_packed("tokens", tokens, "offsets");
     batch.set_packed("labels", tokens.clone(), "offsets");
+    return batch;
+  };
+  return all;
+}
+
+/// Two pairs of a chosen and a rejected answer.
+Learner of_preferences() {
+  Learner all = language_model();
+  add_adapters(*all.model, {.kind = "lora", .settings = {{"rank", 2.0}}, .targets = {"all-linear"}});
+  freeze_below_adapters(*all.model, {});
+  all.task = make_task("preference", {}, *all.model);
+  all.batch = [](std::int64_t step) {
+    Batch batch;
+    batch.samples = 2;
+    const Tensor tokens = whole_numbers({16}, seed_of(step), 23), labels = tokens.clone();
+    for (const int prompt : {0, 1, 5, 6, 9, 12}) labels.data<std::int64_t>()[prompt] = -100;
+    batch.set("offsets", Tensor::from(std::vector<std::int64_t>{0, 9, 16}, {3}));
+    batch.set("sequence_lengths", Tensor::from(std::vector<std::int64_t>{5, 4, 3, 4}, {4}));
+    batch.set_packed("tokens", tokens, "offsets");
+    batch.set_packed("labels", labels, "offsets");
     return batch;
   };
   return all;
@@ -190,6 +211,7 @@ void check_captured(const std::function<Learner()>& make) {
 }  // namespace
 
 TEST_CASE("cuda: captured steps of a language model have the bits of others") { check_captured(language_model); }
+TEST_CASE("cuda: captured steps of preferences have the bits of others") { check_captured(of_preferences); }
 TEST_CASE("cuda: captured steps of a segmenter have the bits of others, and refuse masks of other classes") {
   check_captured(segmenter);
   const Learner all = segmenter();

@@ -34,11 +34,11 @@ std::unique_ptr<nn::Conv2d> make_convolution(Module& parent, std::string_view na
                                              const PyramidForm& form, std::int64_t in, std::int64_t out,
                                              std::int64_t kernel) {
   const std::int64_t window = kernel * kernel;
-  return std::make_unique<nn::Conv2d>(parent, fmt::format(fmt::runtime(name), number), in, out,
-                                      nn::Conv2dOptions{.kernel = kernel,
-                                                        .padding = kernel / 2,
-                                                        .init = {form.weight(window * in, window * out),
-                                                                 init::constant(0)}});
+  return std::make_unique<nn::Conv2d>(
+      parent, fmt::format(fmt::runtime(name), number), in, out,
+      nn::Conv2dOptions{.kernel = kernel,
+                        .padding = kernel / 2,
+                        .init = {form.weight(window * in, window * out), init::constant(0)}});
 }
 
 }  // namespace

@@ -121,8 +121,7 @@ nlohmann::ordered_json ClassMasks::predict(const std::string& name, const std::s
 std::string shares_in_words(const nlohmann::ordered_json& found, std::int64_t most) {
   std::vector<std::string> words;
   for (std::size_t i = 0; i < std::min(static_cast<std::size_t>(most), found["classes"].size()); ++i)
-    words.push_back(
-        fmt::format("{} {:.4f}", found["classes"][i].get<std::string>(), found["pixels"][i].get<double>()));
+    words.push_back(fmt::format("{} {:.4f}", found["classes"][i].get<std::string>(), found["pixels"][i].get<double>()));
   const std::string mask = found.contains("mask") ? "; " + found["mask"].get<std::string>() : "";
   return fmt::format("{}{}", fmt::join(words, ", "), mask);
 }

@@ -183,7 +183,8 @@ class Eval {
     const bool has_figures = figures && figures->samples() > 0;
     if (has_figures) {
       json[figures->key()] = figures->json(origin);
-      if (point && overrides.empty()) write_classes(*point, experiment, *model, *task, dataset, evaluated, *figures, json);
+      if (point && overrides.empty())
+        write_classes(*point, experiment, *model, *task, dataset, evaluated, *figures, json);
     }
     json["samples_per_second"] = rate;
     json["evaluation_peak"] = ledger(device).peak();
@@ -246,8 +247,7 @@ class Eval {
 
   /// Writes the figures for the run's page, with pictures of the worst samples.
   static void write_classes(const CheckpointPath& point, Experiment experiment, Model& model, const Task& task,
-                            const DatasetPtr& dataset,
-                            const std::vector<std::int64_t>& samples, const Figures& figures,
+                            const DatasetPtr& dataset, const std::vector<std::int64_t>& samples, const Figures& figures,
                             const nlohmann::ordered_json& evaluated) {
     nlohmann::ordered_json json{{"weights", evaluated["weights"]},
                                 {"samples", evaluated["samples"]},

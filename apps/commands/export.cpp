@@ -28,9 +28,12 @@ class Export {
         ->type_name("RUN | RUN/last | FOLDER")
         ->required();
     app.add_option("out", out_, "folder to write, which must not exist")->type_name("OUT")->required();
-    app.add_option("--format", format_, "whose convention; by default timm's, of a model of text transformers'")
-        ->type_name("timm|transformers")
-        ->check(CLI::IsMember({"timm", "transformers"}));
+    app.add_option(
+           "--format", format_,
+           "whose convention; by default timm's, of a model of text transformers'; own: Lacuna's names, which are "
+           "torchvision's for fcn, deeplabv3 and detectors")
+        ->type_name("timm|transformers|own")
+        ->check(CLI::IsMember({"timm", "transformers", "own"}));
     app.add_option("--base", base_, "folder or file with the base of an adapter, where that has moved")
         ->type_name("FOLDER");
     app.add_flag("--adapter", adapter_alone_,
@@ -50,9 +53,10 @@ class Export {
     const auto text = [&](const char* key) { return made[key].get<std::string>(); };
     const nlohmann::ordered_json& stops = made["stop_ids"];
     report_.write(
-        fmt::format("{} from {}: {} parameters, {} classes, as a folder of {} in {}: {}\n{}", text("model"),
+        fmt::format("{} from {}: {} parameters, {} classes, as a folder{} in {}: {}\n{}", text("model"),
                     text("weights"), made["parameters"].get<std::int64_t>(), made["classes"].get<std::int64_t>(),
-                    text("format"), text("folder"), fmt::join(made["files"].get<std::vector<std::string>>(), ", "),
+                    text("format") == "own" ? "" : " of " + text("format"), text("folder"),
+                    fmt::join(made["files"].get<std::vector<std::string>>(), ", "),
                     stops.is_null() ? "" : fmt::format("generation stops at the ids {}\n", stops.dump())),
         made);
     return 0;

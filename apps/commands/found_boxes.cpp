@@ -34,8 +34,7 @@ PredictedBoxes find(Model& model, const Task& task, const Tensor& images, double
 
 /// Draws the outline of a box into an image u8 [H, W, 3].
 void outline(const Tensor& image, std::span<const double> box, Rgb color) {
-  const std::int64_t height = image.shape()[0], width = image.shape()[1],
-                     thick = 1 + std::min(height, width) / 200;
+  const std::int64_t height = image.shape()[0], width = image.shape()[1], thick = 1 + std::min(height, width) / 200;
   const auto at = [](double side, std::int64_t count) {
     return std::clamp<std::int64_t>(std::llround(side), 0, count);
   };
@@ -69,7 +68,8 @@ std::pair<nlohmann::ordered_json, std::string> FoundBoxes::predict(const std::st
   const Shown shown(size_of_image(bytes, images_), {input[0], input[1]},
                     images_.crop_mode == "squash" ? Showing::squash : Showing::fit);
   const Tensor pixels = shown_pixels(bytes, images_, shown.resized, shown.model, input[2]);
-  PredictedBoxes found = find(*model_.model, *task_, pixels.reshape({1, input[0], input[1], input[2]}), options_.least_score);
+  PredictedBoxes found =
+      find(*model_.model, *task_, pixels.reshape({1, input[0], input[1], input[2]}), options_.least_score);
   for (std::vector<double>& box : found.boxes)
     for (std::size_t i = 0; i < box.size(); ++i) {
       const auto own = static_cast<double>(i % 2 == 0 ? shown.image.width : shown.image.height),

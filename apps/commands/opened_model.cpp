@@ -12,7 +12,10 @@
 #include "models/adapters.h"
 #include "models/checkpoint.h"
 #include "models/folders/timm.h"
+#include "models/folders/transformers.h"
+#include "models/image_model.h"
 #include "models/io/adapter_folder.h"
+#include "models/io/weights.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -96,7 +99,11 @@ std::unique_ptr<Model> make_described(const ModelFolder& folder, const FolderWei
 
 std::string usual_format(const OpenedModel& opened) {
   const std::string family = describe_model(opened.folder.model, opened.folder.hyper_parameters).family;
-  return timm_forms().contains(family) ? "timm" : "transformers";
+  if (timm_forms().contains(family)) return "timm";
+  const std::vector<std::string> types = transformers_types().names();
+  const bool is_known =
+      std::ranges::any_of(types, [&](const auto& type) { return transformers_types().get(type).family == family; });
+  return is_known || dynamic_cast<const ImageModel*>(opened.model.get()) == nullptr ? "transformers" : "own";
 }
 
 ModelFolder description_to_write(const OpenedModel& opened, const std::string& dtype) {
@@ -135,10 +142,17 @@ nlohmann::ordered_json stop_ids(const ModelFolder& folder) {
 nlohmann::ordered_json write_model(const OpenedModel& opened, const fs::path& out, const std::string& format_or_usual,
                                    const std::string& dtype) {
   const std::string format = format_or_usual.empty() ? usual_format(opened) : format_or_usual;
-  if (format != "timm" && format != "transformers") reject("format: expected timm or transformers, got {}", format);
+  if (format != "timm" && format != "transformers" && format != "own")
+    reject("format: expected timm, transformers or own, got {}", format);
   const ModelFolder folder = description_to_write(opened, dtype);
   const std::shared_ptr<const Model> model = merged_model(opened);
-  write_model_folder(out, *model, folder, format == "timm" ? Library::timm : Library::transformers);
+  if (format == "own")
+    write_new_folder(out, [&](const fs::path& made) {
+      save_weights(*model, made / "model.safetensors", folder.stored);
+      write_texts(made, files_beside_weights(*model, folder));
+    });
+  else
+    write_model_folder(out, *model, folder, format == "timm" ? Library::timm : Library::transformers);
   std::vector<std::string> files;
   for (const auto& entry : fs::directory_iterator(out)) files.push_back(entry.path().filename().string());
   std::ranges::sort(files);

@@ -335,8 +335,9 @@ class Predict {
                    "tokens of a text at most, the rest is cut off; 0: as many as the model takes")
         ->type_name("N")
         ->check(CLI::Range(0, 1 << 20));
-    app.add_option("--out", masks_.folder, "segmentation: folder for a mask of each image, a PNG of its classes; detection: for the "
-                                               "image with its boxes")
+    app.add_option("--out", masks_.folder,
+                   "segmentation: folder for a mask of each image, a PNG of its classes; detection: for the "
+                   "image with its boxes")
         ->type_name("FOLDER");
     app.add_flag("--overlay", masks_.overlays, "with --out: the image under its classes or boxes, too");
     app.add_option("--score", least_score_, "detection: least score of an object; 0: all that the model finds")
@@ -350,7 +351,8 @@ class Predict {
     app.add_flag("--whole", whole_, "segmentation: show the model the whole image at once")->excludes(windows);
     app.footer(
         "Writes a line for each input, with what the model's task predicts: classes and probabilities, a value, an "
-        "embedding, a label of each token, the shares of pixels of each class, boxes of objects. A language model goes on with each "
+        "embedding, a label of each token, the shares of pixels of each class, boxes of objects. A language model goes "
+        "on with each "
         "text, as `lacuna generate` does.");
   }
 
@@ -464,12 +466,11 @@ class Predict {
     if (windows_) masks_.showing = Showing::windows;
     if (whole_) masks_.showing = Showing::fit;
     ClassMasks masks(opened, masks_);
-    return each_picture(
-        opened, [&](const Input& input) {
-          ordered_json found = masks.predict(input.name, input.read());
-          std::string words = shares_in_words(found, top_);
-          return std::pair(std::move(found), std::move(words));
-        });
+    return each_picture(opened, [&](const Input& input) {
+      ordered_json found = masks.predict(input.name, input.read());
+      std::string words = shares_in_words(found, top_);
+      return std::pair(std::move(found), std::move(words));
+    });
   }
 
   /// The objects of images.

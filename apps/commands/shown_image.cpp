@@ -41,10 +41,8 @@ Tensor shown_pixels(const std::string& bytes, const TransformOptions& images, Im
                     std::int64_t channels) {
   const std::vector<float> mean(images.mean.begin(), images.mean.end()),
       deviation(images.deviation.begin(), images.deviation.end());
-  ViewOptions view{.size = size,
-                   .channels = channels,
-                   .interpolation = images.interpolation,
-                   .decode = decoding_of(images)};
+  ViewOptions view{
+      .size = size, .channels = channels, .interpolation = images.interpolation, .decode = decoding_of(images)};
   for (const float value : mean) view.fill.push_back(static_cast<std::uint8_t>(std::nearbyint(255 * value)));
   const SampleFields fields = {*find_images(encoded_image_fields())};
   Sample sample;

@@ -67,8 +67,7 @@ void place_boxes(const Shape& image, std::uint32_t part, const Tensor& boxes) {
   for (std::int64_t i = 0; i < boxes.count(); ++i) {
     const std::int64_t corner = i % 4 < 2 ? i : i - 2;
     const float least = 2.0F / 3 * draws.uniform(static_cast<std::uint64_t>(corner));
-    boxes.data<float>()[i] =
-        static_cast<float>(image[i % 2 == 0 ? 1 : 0]) * (i % 4 < 2 ? least : least + 1.0F / 3);
+    boxes.data<float>()[i] = static_cast<float>(image[i % 2 == 0 ? 1 : 0]) * (i % 4 < 2 ? least : least + 1.0F / 3);
   }
 }
 
@@ -146,7 +145,8 @@ Batch example(const Experiment& experiment, const Model& model, const Task& task
         if (mixes) made.set("image_mixes", Tensor::zeros({samples, 6}, DType::f32, Device::cpu, Purpose::data));
       }
       std::vector<std::int64_t> own = lengths;
-      const bool has_rows = field.collation == Collation::packed && model.inputs().front().collation == Collation::stacked;
+      const bool has_rows =
+          field.collation == Collation::packed && model.inputs().front().collation == Collation::stacked;
       if (has_rows || (has_edges && follows_edges(field, experiment.samples.fields)))
         std::ranges::fill(own, field_of(experiment.samples.fields, field.name).shape.front());
       const Tensor values = made_up(field, own, static_cast<std::uint32_t>(part), device, of_model);

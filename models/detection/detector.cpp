@@ -42,8 +42,8 @@ std::vector<TrueObjects> made_up_objects(const Tensor& offsets, const Shape& ima
 std::vector<TrueObjects> objects_of(Inputs& inputs, std::int64_t images) {
   const Tensor offsets = inputs.take("box_offsets").tensor(), boxes = inputs.take("boxes", Device::cpu).tensor(),
                labels = inputs.take("box_labels", Device::cpu).tensor(),
-               uncounted = inputs.contains("box_uncounted") ? inputs.take("box_uncounted", Device::cpu).tensor()
-                                                            : Tensor();
+               uncounted =
+                   inputs.contains("box_uncounted") ? inputs.take("box_uncounted", Device::cpu).tensor() : Tensor();
   const auto* const starts = offsets.data<const std::int64_t>();
   expect(offsets.count() == images + 1 && boxes.dtype() == DType::f32 && boxes.shape() == Shape{starts[images], 4} &&
              labels.count() == starts[images],

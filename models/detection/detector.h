@@ -32,9 +32,9 @@ struct FoundObjects {
 };
 
 /// Input `images` and, with a truth, `boxes` f32 [B, 4], `box_labels` i64 [B], `box_uncounted` i64 [B] and
-/// `box_offsets` i64 [N + 1]. Outputs: with a truth a scalar `loss_…` for each loss, a mean over the images whose sum is
-/// trained on; in evaluation `boxes` f32 [K, 4], `scores` f32 [K], `labels` i64 [K] and `offsets` i64 [N + 1], on the
-/// host; others as the detector likes, for comparisons.
+/// `box_offsets` i64 [N + 1]. Outputs: with a truth a scalar `loss_…` for each loss, a mean over the images whose sum
+/// is trained on; in evaluation `boxes` f32 [K, 4], `scores` f32 [K], `labels` i64 [K] and `offsets` i64 [N + 1], on
+/// the host; others as the detector likes, for comparisons.
 ///
 /// `num_classes` counts classes of objects. torchvision's heads have one more, the background, as their class 0.
 class Detector : public ImageModel {

@@ -271,8 +271,7 @@ class RetinaNet final : public Detector {
       for (std::int64_t n = 0; n < images; ++n) {
         const float* const own = scores.data<const float>() + n * count * width;
         Candidates& candidates = all[static_cast<std::size_t>(n)];
-        for (const std::int64_t i :
-             best_scores(own, count * width, options_.score_thresh, options_.topk_candidates)) {
+        for (const std::int64_t i : best_scores(own, count * width, options_.score_thresh, options_.topk_candidates)) {
           const std::int64_t anchor = i / width;
           candidates.scores.push_back(own[i]);
           candidates.labels.push_back(i % width - 1);

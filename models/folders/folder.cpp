@@ -68,9 +68,12 @@ std::string_view head_of_peft_task(std::string_view task_type, std::string_view 
 
 std::string task_of(const ModelFolder& folder) {
   std::string problem = folder.problem;
-  const std::vector<HyperParameter> all = describe_model(folder.model, folder.hyper_parameters).hyper_parameters;
+  const ModelDescription description = describe_model(folder.model, folder.hyper_parameters);
+  const std::vector<HyperParameter>& all = description.hyper_parameters;
   if (problem.empty()) {
     const Tree* const head = find_value(all, "head");
+    const std::string_view usual = model_families().get(description.family).task;
+    if (head == nullptr && usual != "classification") return std::string(usual);
     problem = head == nullptr ? "classification" : head->text;
   }
   if (problem == "classification") {

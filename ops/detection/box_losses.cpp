@@ -89,8 +89,7 @@ const RegisterKernel focal_backward_on_cpu{
             }
             for (std::int64_t k = 0; k < classes; ++k)
               slopes[k] = static_cast<T>(factor * focal.slope(to_compute(own[k]), false));
-            if (label[m] >= 0)
-              slopes[label[m]] = static_cast<T>(factor * focal.slope(to_compute(own[label[m]]), true));
+            if (label[m] >= 0) slopes[label[m]] = static_cast<T>(factor * focal.slope(to_compute(own[label[m]]), true));
           }
         });
       });

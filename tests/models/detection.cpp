@@ -33,12 +33,9 @@ std::vector<HyperParameter> tiny(bool frozen_norm) {
                       {"channels", {}, Numbers{4, 4, 6, 6}},
                       {"stem_width", {}, std::int64_t{4}},
                       {"zero_init_last", {}, false}};
-  return {{"backbone", backbone},
-          {"image_size", std::int64_t{48}},
-          {"num_classes", std::int64_t{3}},
-          {"fpn_channels", std::int64_t{4}},
-          {"frozen_norm", frozen_norm},
-          {"anchor_sizes", Numbers{8, 12, 16, 24, 32, 48, 64, 80, 96, 128}}};
+  return {{"backbone", backbone},           {"image_size", std::int64_t{48}},
+          {"num_classes", std::int64_t{3}}, {"fpn_channels", std::int64_t{4}},
+          {"frozen_norm", frozen_norm},     {"anchor_sizes", Numbers{8, 12, 16, 24, 32, 48, 64, 80, 96, 128}}};
 }
 
 /// Two images: one with two boxes, and one without any.
@@ -134,8 +131,8 @@ TEST_CASE("detection: frozen norms stay as they are, whatever is trained") {
   task->run(*model, two_images(), TaskMode::train);
   CHECK(state() == before);
   for (const Parameter* const one : model->parameters())
-    CHECK(one->trainable() == (one->path().find(".bn") == std::string::npos &&
-                               one->path().find("downsample.1") == std::string::npos));
+    CHECK(one->trainable() ==
+          (one->path().find(".bn") == std::string::npos && one->path().find("downsample.1") == std::string::npos));
 }
 
 TEST_CASE("detection: batches without any object are trained on, and labels beyond the classes are refused") {
@@ -166,7 +163,8 @@ TEST_CASE("detection: crowds and difficult objects are not trained on") {
 }
 
 TEST_CASE("detection: best_objects clips, suppresses by class and keeps the best") {
-  const std::vector<float> boxes{-5, 0, 10, 10, 0, 0, 10, 10, 0, 0, 10, 11, 30, 30, 60, 60}, scores{0.9F, 0.8F, 0.7F, 0.6F};
+  const std::vector<float> boxes{-5, 0, 10, 10, 0, 0, 10, 10, 0, 0, 10, 11, 30, 30, 60, 60},
+      scores{0.9F, 0.8F, 0.7F, 0.6F};
   const FoundObjects found = best_objects({Tensor::from(std::span<const float>(boxes), {4, 4}),
                                            Tensor::from(std::span<const float>(scores), {4}),
                                            {1, 1, 2, 0}},

@@ -66,8 +66,8 @@ class Detection final : public Task {
     for (std::size_t n = 0; n < all.size(); ++n)
       for (std::int64_t k = offsets.data<const std::int64_t>()[n]; k < offsets.data<const std::int64_t>()[n + 1]; ++k)
         if (const std::int64_t label = labels.data<const std::int64_t>()[k]; label >= 0)
-          all[n].push_back({label, sides_of(boxes.data<const float>() + 4 * k),
-                            static_cast<double>(scores.data<const float>()[k])});
+          all[n].push_back(
+              {label, sides_of(boxes.data<const float>() + 4 * k), static_cast<double>(scores.data<const float>()[k])});
     return all;
   }
 

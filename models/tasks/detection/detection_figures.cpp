@@ -151,7 +151,8 @@ ordered_json DetectionTable::json(const SampleName& origin) const {
     per_class.push_back({{"class", name(label)}, {"boxes", boxes_of(label)}, {"ap", number_or_null(ap)}});
   ordered_json& list = json["worst"] = ordered_json::array();
   for (const std::int64_t i : worst())
-    list.push_back({{"sample", origin(i)}, {"ap", figures_of(std::span(images_).subspan(static_cast<std::size_t>(i), 1)).ap}});
+    list.push_back(
+        {{"sample", origin(i)}, {"ap", figures_of(std::span(images_).subspan(static_cast<std::size_t>(i), 1)).ap}});
   return json;
 }
 
@@ -173,9 +174,8 @@ std::string DetectionTable::text(const SampleName&) const {
 std::int64_t DetectionTable::boxes_of(std::int64_t label) const {
   std::int64_t count = 0;
   for (const ComparedImage& image : images_)
-    count += std::ranges::count_if(image.truth, [&](const TrueBox& box) {
-      return box.category == label && !box.crowd && !box.ignored;
-    });
+    count += std::ranges::count_if(
+        image.truth, [&](const TrueBox& box) { return box.category == label && !box.crowd && !box.ignored; });
   return count;
 }
 

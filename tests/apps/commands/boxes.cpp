@@ -43,9 +43,8 @@ void put_coco(const TemporaryFolder& folder, const std::string& box = "[10, 2, 2
       list(R"({"id": 4, "file_name": "a.pgm", "width": 40, "height": 20},
               {"id": 9, "file_name": "b.pgm", "width": 40, "height": 20})",
            fmt::format(R"({{"id": 0, "image_id": 4, "category_id": 90, "bbox": {}}})", box)));
-  put(folder / "p/annotations/val.json",
-      list(R"({"id": 1, "file_name": "c.pgm", "width": 40, "height": 20})",
-           R"({"id": 0, "image_id": 1, "category_id": 3, "bbox": [4, 4, 12, 12]},
+  put(folder / "p/annotations/val.json", list(R"({"id": 1, "file_name": "c.pgm", "width": 40, "height": 20})",
+                                              R"({"id": 0, "image_id": 1, "category_id": 3, "bbox": [4, 4, 12, 12]},
               {"id": 1, "image_id": 1, "category_id": 90, "bbox": [0, 0, 40, 20], "iscrowd": 1})"));
 }
 
@@ -59,14 +58,16 @@ TEST_CASE("boxes: a path alone is trained on, evaluated by class, shown on the p
     const std::string lines = read_file(folder / "r/metrics.jsonl");
     return lines.substr(lines.rfind('\n', lines.size() - 2) + 1);
   }());
-  for (const char* const key : {"train_loss", "val_loss", "val_ap", "val_ap_50", "val_ap_75"}) CHECK(line.contains(key));
+  for (const char* const key : {"train_loss", "val_loss", "val_ap", "val_ap_50", "val_ap_75"})
+    CHECK(line.contains(key));
   CHECK(!line.contains("train_ap"));
   const nlohmann::json figures = run(folder, {"eval", "r", "--json", "-"}).json().at("detection");
   for (const char* const key : {"ap", "ap_50", "ap_75", "ap_small", "ar_1", "ar_100"}) CHECK(figures.contains(key));
   CHECK(figures.at("per_class").at(0).at("class") == "dog");
   const nlohmann::json worst = read_json(folder / "r/classes.json").at("detection").at("worst").at(0);
   check_says(worst.at("sample").get<std::string>(), "c.pgm");
-  for (const char* const picture : {"image", "mask", "prediction"}) CHECK(!worst.at(picture).get<std::string>().empty());
+  for (const char* const picture : {"image", "mask", "prediction"})
+    CHECK(!worst.at(picture).get<std::string>().empty());
   run(folder, {"report", "r"});
   run(folder, {"plan", "-c", "c.yaml"});
   run(folder, {"explain", "-c", "c.yaml"});
@@ -107,9 +108,13 @@ TEST_CASE("boxes: a classifier's weights start the backbone, and LoRA and frozen
   run(folder, {"train", "-c", "c.yaml", "model.from=r/best", "adapter={name: lora, targets: ['backbone.body.*conv*']}",
                "output=l"});
   run(folder, {"predict", "l", "p/val/c.pgm"});
-  check_refused(folder, {"train", "-c", "c.yaml", "model.from=resnet.safetensors", "output=x",
-                         "model.backbone={name: resnet, block: basic, layers: [2, 1, 1, 1], channels: [4, 4, 4, 6], "
-                         "stem_width: 4}"},
+  run(folder, {"export", "l", "merged"});
+  run(folder, {"predict", "merged", "p/val/c.pgm"});
+  CHECK(lacuna::SafetensorsFile(folder / "merged/model.safetensors").contains("backbone.fpn.inner_blocks.0.0.weight"));
+  check_refused(folder,
+                {"train", "-c", "c.yaml", "model.from=resnet.safetensors", "output=x",
+                 "model.backbone={name: resnet, block: basic, layers: [2, 1, 1, 1], channels: [4, 4, 4, 6], "
+                 "stem_width: 4}"},
                 {"layer1.1"});
 }
 

@@ -34,8 +34,8 @@ quant::QuantizedTensor quantize(const Tensor& values, const std::string& key, co
   RunningRanges* const running = hold.running;
   if (stream.clock != nullptr)
     expect(running == nullptr, "{} is quantized by ranges that the host follows: its step cannot be captured", key);
-  const bool draws_there = computes_on_cuda(values.device()) && running == nullptr &&
-                           quant::quantizer_of(hold.config).draws_in_kernels();
+  const bool draws_there =
+      computes_on_cuda(values.device()) && running == nullptr && quant::quantizer_of(hold.config).draws_in_kernels();
   if (stream.clock != nullptr || draws_there) return quant::quantize(values, hold.config, stream, block);
   const std::uint64_t seed = quant::key_of(stream.draw(block));
   if (running == nullptr || values.device() == Device::meta) return quant::quantize(values, hold.config, seed);

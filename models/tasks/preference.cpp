@@ -168,7 +168,8 @@ class Preference final : public Task {
     std::int64_t begin = 0;
     for (const std::int64_t count : answers.counts) {
       if (count == 0) reject("task preference: an answer has no token with a label");
-      const Variable rows = slice(hidden, 1, begin, begin + count), own = slice(answers.tokens.labels, 0, begin, begin + count);
+      const Variable rows = slice(hidden, 1, begin, begin + count),
+                     own = slice(answers.tokens.labels, 0, begin, begin + count);
       all.push_back(nn::linear_cross_entropy(rows, weight, bias, own, loss_) * static_cast<double>(count));
       begin += count;
     }

@@ -108,8 +108,8 @@ class QuestionAnswering final : public Task {
     } else {
       const auto judge = [this, mode, texts, sequences, found = logits.tensor(), wanted = labels.tensor()] {
         const std::vector<double> z = found.to_vector();
-        const Judged judged = texts ? judge_texts(*sequences, z, *texts)
-                                    : judge_positions(*sequences, z, on_device(wanted, Device::cpu));
+        const Judged judged =
+            texts ? judge_texts(*sequences, z, *texts) : judge_positions(*sequences, z, on_device(wanted, Device::cpu));
         std::vector<Tensor> sums;
         for (const std::vector<double>* const kept : {&judged.f1, &judged.exact})
           sums.push_back(Tensor::from(std::span<const double>(*kept), {std::ssize(*kept)}));

@@ -39,8 +39,7 @@ struct ClearPadding {
     const std::int64_t first = packed ? what.offsets[sample] / what.offset_stride : sample * what.rows,
                        end = packed ? what.offsets[sample + 1] / what.offset_stride : first + what.rows,
                        row = first + what.lengths[sample] + place % what.padding;
-    if (row < end)
-      store_pack(static_cast<bf16*>(what.data) + row * what.stride + column, Pack<bf16, 8>{});
+    if (row < end) store_pack(static_cast<bf16*>(what.data) + row * what.stride + column, Pack<bf16, 8>{});
   }
 };
 

@@ -102,18 +102,17 @@ class Part {
     copy_in(device_, memory_.tables, values.data());
   }
   void fill_mask(const cuda::DenseAttention& what) {
-    cuda::write_mask(
-        stream_of(device_), what.dtype,
-        {.stream = a_.stream,
-         .samples = what.samples,
-         .heads = what.heads,
-         .queries = what.queries,
-         .keys = what.keys,
-         .first = a_.first + first_,
-         .draw_rows = a_.draw_rows,
-         .draw_columns = a_.draw_columns,
-         .dropped_below = static_cast<std::uint32_t>(std::min(std::ldexp(a_.dropout, 32), 4294967295.0))},
-        memory_.mask.raw());
+    cuda::write_mask(stream_of(device_), what.dtype,
+                     {.stream = a_.stream,
+                      .samples = what.samples,
+                      .heads = what.heads,
+                      .queries = what.queries,
+                      .keys = what.keys,
+                      .first = a_.first + first_,
+                      .draw_rows = a_.draw_rows,
+                      .draw_columns = a_.draw_columns,
+                      .dropped_below = static_cast<std::uint32_t>(std::min(std::ldexp(a_.dropout, 32), 4294967295.0))},
+                     memory_.mask.raw());
     const auto kept = static_cast<float>(1 - a_.dropout);
     const std::array<float, 2 * DenseMemory::unit> scales{1 / kept, 0, 0, 0, kept};
     copy_in(device_, memory_.scales, scales.data());

@@ -160,8 +160,7 @@ bool take_dense_backward_memory(const DenseArguments& of, DType dtype, Device de
   if (!is_planned(what, device)) return false;
   what.samples = cuda::samples_at_once(what);
   const bool again = !of.y.defined() || !of.log_sums.defined();
-  const Tensor y_again =
-                   workspace_of({again ? of.most_rows(what.samples) : 0, of.heads * of.head_dim}, dtype, device),
+  const Tensor y_again = workspace_of({again ? of.most_rows(what.samples) : 0, of.heads * of.head_dim}, dtype, device),
                sums_again = workspace_of({again ? what.samples : 0, of.heads, of.queries}, DType::f32, device);
   const DenseMemory memory(what, device);
   return true;

@@ -9,8 +9,8 @@
 
 namespace lacuna {
 
-/// y = dropout(softmax(scale · q·kᵀ)) · v for each sample and head; heads of q share those of k and v in groups. causal:
-/// query i sees keys up to i. Columns as in AttentionArguments.
+/// y = dropout(softmax(scale · q·kᵀ)) · v for each sample and head; heads of q share those of k and v in groups.
+/// causal: query i sees keys up to i. Columns as in AttentionArguments.
 struct DenseArguments {
   std::int64_t samples, heads, kv_heads, queries, keys, head_dim;
   std::int64_t query_rows;  // rows from one sample's queries to the next's

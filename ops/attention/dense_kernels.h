@@ -9,8 +9,8 @@
 
 namespace lacuna::cuda {
 
-/// The mask of dropout, [samples, heads, queries, keys]: 0 where it drops, otherwise 1. Draw (head · draw_rows + query) ·
-/// draw_columns + key of sample first + i decides.
+/// The mask of dropout, [samples, heads, queries, keys]: 0 where it drops, otherwise 1. Draw (head · draw_rows + query)
+/// · draw_columns + key of sample first + i decides.
 struct DropoutMask {
   RandomStream stream;
   std::int64_t samples, heads, queries, keys, first, draw_rows, draw_columns;

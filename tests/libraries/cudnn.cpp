@@ -122,7 +122,8 @@ TEST_CASE("cuDNN has a deterministic plan for causal attention, on every kind of
   });
 }
 
-TEST_CASE("cuDNN has deterministic plans for attention over unequal lengths and with dropout, backward not on all cards") {
+TEST_CASE(
+    "cuDNN has deterministic plans for attention over unequal lengths and with dropout, backward not on all cards") {
   struct Case {
     std::int64_t heads, head_dim, tokens, samples;
     cuda::SampleRows rows;
@@ -146,9 +147,9 @@ TEST_CASE("cuDNN has deterministic plans for attention over unequal lengths and 
         CAPTURE(c.causal);
         CAPTURE(backward);
         const std::int64_t width = c.heads * c.head_dim;
-        cuda::DenseAttention what{backward, DType::bf16, c.samples, c.heads, c.heads, c.tokens, c.tokens, c.head_dim,
-                                  c.tokens, width, width, width, width, width, width, 0.125F, c.causal, c.rows,
-                                  c.dropout};
+        cuda::DenseAttention what{backward,   DType::bf16, c.samples, c.heads, c.heads,  c.tokens, c.tokens,
+                                  c.head_dim, c.tokens,    width,     width,   width,    width,    width,
+                                  width,      0.125F,      c.causal,  c.rows,  c.dropout};
         what.samples = cuda::samples_at_once(what);
         const bool is_packed_and_has_none = c.rows == packed && major != 9 && major != 10;
         if (backward && (is_packed_and_has_none || (c.dropout && major == 10))) {

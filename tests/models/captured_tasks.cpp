@@ -110,8 +110,8 @@ Learner segmenter() {
   set("embed_dim", whole(8));
   set("depth", whole(1));
   set("num_heads", whole(2));
-  all.model = build({"linear_segmenter",
-                     {{"image_size", whole(16)}, {"num_classes", whole(classes)}, {"backbone", backbone}}});
+  all.model =
+      build({"linear_segmenter", {{"image_size", whole(16)}, {"num_classes", whole(classes)}, {"backbone", backbone}}});
   all.task = make_task("segmentation", {{"dice", 1.0}, {"class_weights", std::string("1, 2, 3, 4, 5")}}, *all.model);
   all.batch = [](std::int64_t step) {
     Batch batch{{"images", drawn({samples, 16, 16, 3}, seed_of(step))}};
@@ -157,8 +157,8 @@ Learner student(const TemporaryFolder& folder) {
   save_weights(*teacher, folder / "model.safetensors");
   Learner all;
   all.model = build(tiny_vit({{"drop_path_rate", 0.2}}));
-  all.task = make_task("distillation",
-                       {{"teacher", std::string("resnet20")}, {"teacher_from", (folder / "").string()}}, *all.model);
+  all.task = make_task("distillation", {{"teacher", std::string("resnet20")}, {"teacher_from", (folder / "").string()}},
+                       *all.model);
   all.batch = images_of;
   return all;
 }

@@ -55,7 +55,8 @@ const RegisterSample samples[] = {
         packed("attention, bias and several blocks of queries", {.heads = 1}, {1, 163, 3}, {1, 1, 163, 163})),
     RegisterSample(packed("attention, key lengths", {.heads = 2}, {4, 7, 18}, {}, {7, 3, 0, 1})),
     RegisterSample(packed("attention, dropout", {.heads = 2, .dropout = 0.3, .stream = stream}, {3, 7, 18})),
-    RegisterSample(packed("attention of heads of 8, dropout", {.heads = 2, .dropout = 0.3, .stream = stream}, {3, 7, 48})),
+    RegisterSample(
+        packed("attention of heads of 8, dropout", {.heads = 2, .dropout = 0.3, .stream = stream}, {3, 7, 48})),
     RegisterSample(packed("attention, all options", {.heads = 2, .queries = 6, .dropout = 0.3, .stream = stream},
                           {4, 7, 18}, {2, 2, 6, 7}, {7, 3, 0, 5})),
     RegisterSample(cross("cross_attention", {.heads = 2}, {3, 5, 6}, {3, 7, 6})),

@@ -23,11 +23,8 @@ TEST_CASE("cuda: packed sequences with dropout in several parts come out as by k
   std::vector<std::int64_t> offsets{0};
   for (std::int64_t i = 0; i < 5; ++i) offsets.push_back(offsets.back() + 1024 - 100 * i);
   const std::int64_t rows = offsets.back(), width = 16;
-  const SequenceAttention attention{.heads = 2,
-                                    .sequences = Sequences::packed(offsets),
-                                    .dropout = 0.2,
-                                    .stream = {1, 2, 3},
-                                    .positions = 1024};
+  const SequenceAttention attention{
+      .heads = 2, .sequences = Sequences::packed(offsets), .dropout = 0.2, .stream = {1, 2, 3}, .positions = 1024};
   const DenseArguments asked{.samples = 5,
                              .heads = 2,
                              .kv_heads = 2,

@@ -30,9 +30,9 @@ std::string text_of(const Convolution& what) {
                      name_of(what.dtype));
 }
 std::string text_of(const DenseAttention& what) {
-  const std::string heads = fmt::format("{}attention{}{} of {} heads of {}", what.causal ? "causal " : "",
-                                        what.dropout ? " with dropout" : "", what.backward ? ", backward," : "",
-                                        what.heads, what.head_dim);
+  const std::string heads =
+      fmt::format("{}attention{}{} of {} heads of {}", what.causal ? "causal " : "",
+                  what.dropout ? " with dropout" : "", what.backward ? ", backward," : "", what.heads, what.head_dim);
   if (what.rows == SampleRows::equal)
     return fmt::format("{}, {} to {} tokens, in {}", heads, what.queries, what.keys, name_of(what.dtype));
   return fmt::format("{}, {} samples of unequal length, in {}", heads,  // without lengths, which change
@@ -191,8 +191,8 @@ void convolve(Stream stream, int device, const Convolution& what, const void* fi
 void attend(Stream stream, int device, const DenseAttention& what, const DenseAttentionPointers& p, void* workspace) {
   std::vector<void*> pointers{any(p.q), any(p.k), any(p.v), p.y, p.log_sums};
   if (what.backward) pointers.insert(pointers.end(), {any(p.dy), p.dq, p.dk, p.dv});
-  for (const void* const beside : {p.query_lengths, p.key_lengths, p.query_offsets, p.key_offsets, p.mask,
-                                   p.kept_scale, what.backward ? p.kept_share : nullptr})
+  for (const void* const beside : {p.query_lengths, p.key_lengths, p.query_offsets, p.key_offsets, p.mask, p.kept_scale,
+                                   what.backward ? p.kept_share : nullptr})
     if (beside != nullptr) pointers.push_back(any(beside));
   plans().run(stream, device, what, pointers, workspace);
 }

@@ -89,8 +89,8 @@ struct BesideTokens {
     const auto input = [&](const char* name, const Extents& extents, fe::DataType_t type) {
       Extents strides(4, 1);
       for (std::size_t i = 3; i > 0; --i) strides[i - 1] = strides[i] * extents[i];
-      all.push_back(graph.tensor(
-          Tensor_attributes().set_name(name).set_dim(extents).set_stride(strides).set_data_type(type)));
+      all.push_back(
+          graph.tensor(Tensor_attributes().set_name(name).set_dim(extents).set_stride(strides).set_data_type(type)));
       return all.back();
     };
     if (a.rows != SampleRows::equal) {
@@ -133,7 +133,8 @@ Built built(const DenseAttention& a) {
     return packed(b.input(name, of_keys, rows(a.keys, stride)), beside.key_offsets);
   };
   const Extents y_strides = rows(a.queries, a.heads * d);
-  const TensorPtr q = queries("q", rows(a.query_rows, a.q_stride)), k = keys("k", a.k_stride), v = keys("v", a.v_stride);
+  const TensorPtr q = queries("q", rows(a.query_rows, a.q_stride)), k = keys("k", a.k_stride),
+                  v = keys("v", a.v_stride);
   if (!a.backward) {
     auto attributes = fe::graph::SDPA_attributes()
                           .set_name("attention")

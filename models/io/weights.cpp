@@ -154,6 +154,16 @@ bool is_head_for_other_classes(const Model& model, std::string_view name, const 
          std::equal(entry.shape.begin() + 1, entry.shape.end(), tensor.shape().begin() + 1);
 }
 
+/// Classes of a stored head. Detectors have outputs of the background too, and of each anchor.
+std::int64_t classes_of(const SafetensorsEntry& weight, const Model& model, const std::string& head) {
+  const std::int64_t classes = model.num_classes(), stored = weight.shape.front();
+  for (const Parameter* const own : model.parameters())
+    if (const std::int64_t rows = own->shape().rank() > 0 ? own->shape()[0] : 0;
+        own->path() == head + ".weight" && rows > classes && rows % (classes + 1) == 0)
+      return stored / (rows / (classes + 1)) - 1;
+  return stored;
+}
+
 /// The heads are loaded as a whole or not at all: a weight is of no use without its bias.
 LoadedWeights judge_head(const Model& model, const WeightFiles& file, const LoadOptions& options) {
   LoadedWeights judged;
@@ -173,7 +183,7 @@ LoadedWeights judge_head(const Model& model, const WeightFiles& file, const Load
     if (belongs_to_head(entry.name, model, options.prefix) && !known.contains(entry.name)) judged.new_head = true;
   for (const std::string& head : model.heads())
     if (const SafetensorsEntry* const weight = file.find(options.prefix + head + ".weight"))
-      judged.file_classes = weight->shape.front();
+      judged.file_classes = classes_of(*weight, model, head);
   return judged;
 }
 

@@ -160,6 +160,7 @@ const TensorNames* upernet_names(const Options& options) {
   names.body.push_back({"backbone.hidden_states_norms.stage*.", "backbone.norm*.", 0, 1, -1});
   for (const std::string_view ignored : transformers_types().get(type).names.ignored)
     names.ignored.push_back(below(ignored));
+  names.ignored.emplace_back("backbone.swin.layernorm.");  // Swin's last norm, which no map passes
   names.heads = {{"decode_head.", "decode_head."}, {"auxiliary_head.", "auxiliary_head."}};
   return &names;
 }

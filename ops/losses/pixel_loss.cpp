@@ -47,7 +47,7 @@ class ResizedLine {
     const T *const low = logits_ + (image * height_ + taps.low) * row_size(), *const high = logits_ + (image * height_ +
                                                                                                        taps.high) *
                                                                                                           row_size();
-    const auto share = static_cast<C>(taps.high_weight);
+    const C share = taps.share<C>();
     const std::int64_t size = row_size();
     C* const out = line_.data();
 #pragma GCC ivdep
@@ -56,7 +56,7 @@ class ResizedLine {
   /// The logits z [C] of pixel x.
   void pixel(const ResampledAxis::Taps& taps, C* z) const {
     const C *const low = line_.data() + taps.low * classes_, *const high = line_.data() + taps.high * classes_;
-    const auto share = static_cast<C>(taps.high_weight);
+    const C share = taps.share<C>();
     const std::int64_t classes = classes_;
 #pragma GCC ivdep
     for (std::int64_t c = 0; c < classes; ++c) z[c] = (1 - share) * low[c] + share * high[c];
@@ -246,12 +246,12 @@ void backward_on_cpu(const PixelLossRule& rule, const Tensor& logits, const Tens
               g[c] += upstream * p[std::size_t(c)] * (dice.of_others[std::size_t(c)] - mean);
             g[label] += upstream * p[at] * dice.of_label[at];
           }
-          const auto share = static_cast<C>(across.high_weight);
+          const C share = across.share<C>();
           C *const low = of_line.data() + across.low * classes, *const high = of_line.data() + across.high * classes;
           for (std::int64_t c = 0; c < classes; ++c) low[c] += (1 - share) * g[c];
           for (std::int64_t c = 0; c < classes; ++c) high[c] += share * g[c];
         }
-        const auto share = static_cast<C>(down.high_weight);
+        const C share = down.share<C>();
         C *const upper = of_rows + down.low * row, *const lower = down.high == down.low
                                                                       ? upper
                                                                       : of_rows + (height + down.high) * row;

@@ -24,7 +24,7 @@ struct ResizedPixel {
   float down, across;
   LACUNA_DEVICE ResizedPixel(const LabelledPixels& of, std::int64_t image, const ResampledAxis::Taps& h,
                              const ResampledAxis::Taps& w)
-      : down(h.high_weight), across(w.high_weight) {
+      : down(h.share<float>()), across(w.share<float>()) {
     const T* const images = static_cast<const T*>(of.logits) + image * of.down.extent * of.across.extent * of.classes;
     a = images + (static_cast<std::int64_t>(h.low) * of.across.extent + w.low) * of.classes;
     b = images + (static_cast<std::int64_t>(h.low) * of.across.extent + w.high) * of.classes;
@@ -228,7 +228,7 @@ struct Gradient {
     float sum = 0;
     for (std::int32_t y = rows.begin; y < rows.end; ++y) {
       const ResampledAxis::Taps h = of.down.taps(y);
-      const float down = ResampledAxis::weight_of(h, i);
+      const float down = ResampledAxis::weight_of<float>(h, i);
       for (std::int32_t x = columns.begin; x < columns.end; ++x) {
         const std::int64_t pixel = (image * of.down.out + y) * of.across.out + x, label = view.label(pixel);
         if (label == of.ignored || label < 0 || label >= of.classes) continue;
@@ -241,7 +241,7 @@ struct Gradient {
           const float slope = others + (k == label ? slopes.of_label(k) : 0.0F);
           g += upstream * p * (slope - what.means[pixel]);
         }
-        sum += down * ResampledAxis::weight_of(w, j) * g;
+        sum += down * ResampledAxis::weight_of<float>(w, j) * g;
       }
     }
     static_cast<T*>(what.dlogits)[e] = static_cast<T>(sum);

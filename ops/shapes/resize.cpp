@@ -35,7 +35,7 @@ void resize_on_cpu(const ResampledAxes& axes, const Tensor& x, std::int64_t firs
                                                                                                 width * channels;
       const T *const a = above + w.low * channels, *const b = above + w.high * channels;
       const T *const c = below + w.low * channels, *const d = below + w.high * channels;
-      const auto down_share = static_cast<C>(h.high_weight), across_share = static_cast<C>(w.high_weight);
+      const C down_share = h.share<C>(), across_share = w.share<C>();
       T* const out = to + row * channels;
       if (axes.down.resampling == Resampling::nearest) {
         std::copy_n(a, channels, out);
@@ -67,10 +67,9 @@ void gradient_on_cpu(const ResampledAxes& axes, const Tensor& dy, const Tensor& 
       const ResampledAxis::Range reads_w = axes.across.readers(w);
       std::fill(sums.begin(), sums.end(), C{});
       for (std::int32_t i = reads_h.begin; i < reads_h.end; ++i) {
-        const auto down_share = static_cast<C>(ResampledAxis::weight_of(rows[static_cast<std::size_t>(i)], h));
+        const C down_share = ResampledAxis::weight_of<C>(rows[static_cast<std::size_t>(i)], h);
         for (std::int32_t j = reads_w.begin; j < reads_w.end; ++j) {
-          const C share =
-              down_share * static_cast<C>(ResampledAxis::weight_of(columns[static_cast<std::size_t>(j)], w));
+          const C share = down_share * ResampledAxis::weight_of<C>(columns[static_cast<std::size_t>(j)], w);
           const T* const in = from + ((line / height * down + i) * across + j) * channels;
           C* const sum = sums.data();
 #pragma GCC ivdep

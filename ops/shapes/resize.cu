@@ -25,7 +25,7 @@ struct Pixels {
     if (what.down.resampling != Resampling::nearest) {
       const Eight right = x.at_row(above + w.high, what.channels, c), left = x.at_row(below + w.low, what.channels, c);
       const Eight last = x.at_row(below + w.high, what.channels, c);
-      const float down = h.high_weight, across = w.high_weight;
+      const float down = h.share<float>(), across = w.share<float>();
 #pragma unroll
       for (int k = 0; k < 8; ++k)
         out[k] = (1 - down) * ((1 - across) * out[k] + across * right[k]) +
@@ -50,9 +50,9 @@ struct Gradient {
     const Kept<T> dy(what.dy, 0);  // rows take no count
     Eight sum{};
     for (std::int32_t i = rows.begin; i < rows.end; ++i) {
-      const float down = ResampledAxis::weight_of(what.down.taps(i), h);
+      const float down = ResampledAxis::weight_of<float>(what.down.taps(i), h);
       for (std::int32_t j = columns.begin; j < columns.end; ++j) {
-        const float share = down * ResampledAxis::weight_of(what.across.taps(j), w);
+        const float share = down * ResampledAxis::weight_of<float>(what.across.taps(j), w);
         const std::int64_t pixel = (line / what.down.extent * what.down.out + i) * what.across.out + j;
         const Eight values = dy.at_row(pixel, what.channels, c);
 #pragma unroll

@@ -18,15 +18,18 @@ struct ResampledAxis {
   std::int32_t extent, out;
   Resampling resampling;
 
-  /// Value i is (1 - high_weight) · low + high_weight · high.
+  /// Value i is (1 - share) · low + share · high, where share = part / whole.
   struct Taps {
-    std::int32_t low, high;
-    float high_weight;
+    std::int32_t low, high, part, whole;
+    template <class C>
+    LACUNA_HOST_DEVICE constexpr C share() const {
+      return static_cast<C>(part) / static_cast<C>(whole);
+    }
   };
   LACUNA_HOST_DEVICE constexpr Taps taps(std::int32_t i) const {
     if (resampling == Resampling::nearest) {
       const auto place = static_cast<std::int32_t>(static_cast<std::int64_t>(i) * extent / out);
-      return {place, place, 0};
+      return {place, place, 0, 1};
     }
     // The place as a fraction: numerator / denominator.
     std::int64_t numerator = 0, denominator = 1;
@@ -39,8 +42,8 @@ struct ResampledAxis {
     }
     if (numerator < 0) numerator = 0;
     const auto low = static_cast<std::int32_t>(numerator / denominator);
-    const auto rest = static_cast<float>(numerator % denominator);
-    return {low, low + 1 < extent ? low + 1 : low, rest / static_cast<float>(denominator)};
+    return {low, low + 1 < extent ? low + 1 : low, static_cast<std::int32_t>(numerator % denominator),
+            static_cast<std::int32_t>(denominator)};
   }
 
   struct Range {
@@ -52,8 +55,9 @@ struct ResampledAxis {
             first_with([&](const Taps& t) { return t.low > place; })};
   }
   /// The weight of a place in value i, which may read it twice.
-  LACUNA_HOST_DEVICE static constexpr float weight_of(const Taps& t, std::int32_t place) {
-    return (t.low == place ? 1 - t.high_weight : 0) + (t.high == place ? t.high_weight : 0);
+  template <class C>
+  LACUNA_HOST_DEVICE static constexpr C weight_of(const Taps& t, std::int32_t place) {
+    return (t.low == place ? 1 - t.share<C>() : C(0)) + (t.high == place ? t.share<C>() : C(0));
   }
 
  private:

@@ -2,6 +2,7 @@
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "ops/detection/box_losses.h"
+#include "ops/detection/roi_align.h"
 #include "tests/ops/op_run.h"
 #include "tests/ops/op_sample.h"
 
@@ -41,6 +42,23 @@ TEST_CASE("smooth L1 of rows: no rows cost nothing, and a row that is not there 
             .item() == 0);
   CHECK_THROWS_AS(op.forward(std::vector<Tensor>{x, whole({2}), floats({0, 0}, {1, 2}), floats({1}, {1})}, extra),
                   Error);
+}
+
+TEST_CASE("RoIAlign of a slope is the slope at the middle of each bin, and a box that is none is refused") {
+  std::vector<double> slope;
+  for (int h = 0; h < 8; ++h)
+    for (int w = 0; w < 8; ++w) slope.push_back(10 * h + w);
+  const Tensor map = floats(slope, {1, 8, 8, 1});
+  const RoiAlign op{.shapes = {{1, 8, 8, 1}}, .scales = {0.5}, .bins = 2};
+  const auto aligned = [&](const std::vector<double>& box, const std::vector<std::int64_t>& place) {
+    return op.forward(std::vector<Tensor>{floats(box, {1, 4}), whole(place).reshape({1, 2}), map}).to_vector();
+  };
+  const std::vector<double> found = aligned({2, 4, 10, 8}, {0, 0});  // 1 to 5 across, 2 to 4 down
+  const std::vector<double> expected{27, 29, 37, 39};                // bins of 2 across and 1 down
+  for (std::size_t i = 0; i < 4; ++i) CHECK(found[i] == doctest::Approx(expected[i]));
+  CHECK_THROWS_AS(aligned({0, 0, NAN, 4}, {0, 0}), Error);
+  CHECK_THROWS_AS(aligned({0, 0, 4, 4}, {1, 0}), Error);
+  CHECK_THROWS_AS(aligned({0, 0, 4, 4}, {0, 1}), Error);
 }
 
 }  // namespace lacuna

@@ -35,7 +35,8 @@ DeviceGraph::DeviceGraph(Device device, const std::function<void()>& queue, std:
   if (const std::int64_t all = ledger(device).total() + bytes_; most > 0 && all > most) {
     graph_.reset();
     allocator(device).free_pool();
-    fail("with a captured step tensors take {}, and memory.budget leaves {}", format_bytes(all), format_bytes(most));
+    fail("with a captured step tensors take {}: expected no more than memory.budget leaves, {}", format_bytes(all),
+         format_bytes(most));
   }
   ledger(device).add(owner(), bytes_);
 }

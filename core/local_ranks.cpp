@@ -5,12 +5,14 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -56,6 +58,13 @@ sockaddr_un address_of(const std::filesystem::path& file) {
   std::memcpy(address.sun_path, text.c_str(), text.size() + 1);
   return address;
 }
+/// Calls again what a signal interrupted.
+template <class Call>
+auto uninterrupted(const Call& call) {
+  for (;;)
+    if (const auto result = call(); result >= 0 || errno != EINTR) return result;
+}
+
 const sockaddr* generic(const sockaddr_un& address) { return reinterpret_cast<const sockaddr*>(&address); }
 
 /// The state that all channels of a run share.
@@ -63,7 +72,8 @@ struct Place {
   std::filesystem::path folder;
   int rank, size;
   double timeout;
-  int channels = 0;  // that were opened: all ranks open them in the same order
+  int channels = 0;       // that were opened: all ranks open them in the same order
+  bool lost_one = false;  // another rank has ended
 };
 
 /// Each rank has a socket to each other one.
@@ -114,7 +124,7 @@ class LocalRanks final : public Communicator {
   /// The process that started the ranks ends the others.
   void abort(int code) override {
     std::fflush(nullptr);
-    std::_Exit(code);
+    std::_Exit(place_->lost_one ? lost_a_rank : code);
   }
 
  private:
@@ -137,7 +147,8 @@ class LocalRanks final : public Communicator {
     for (int peer = 0; peer < rank(); ++peer) {
       const sockaddr_un there = address_of(file_of(peer));
       Socket socket = make_socket();
-      while (::connect(socket.get(), generic(there), sizeof there) != 0) {  // the peer does not listen yet
+      while (uninterrupted([&] { return ::connect(socket.get(), generic(there), sizeof there); }) !=
+             0) {  // the peer does not listen yet
         if (errno != ENOENT && errno != ECONNREFUSED)
           fail("ranks: cannot reach rank {}: {}", peer, last_system_error());
         refuse_after(begin, {peer});
@@ -150,9 +161,12 @@ class LocalRanks final : public Communicator {
     for (int more = rank() + 1; more < size(); ++more) {
       pollfd ready{.fd = door.get(), .events = POLLIN, .revents = 0};
       while (::poll(&ready, 1, 1000) <= 0) refuse_after(begin, {more});
-      Socket socket(::accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      Socket socket(uninterrupted([&] { return ::accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC); }));
+      const timeval longest{.tv_sec = static_cast<time_t>(std::ceil(place_->timeout)), .tv_usec = 0};
+      ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
       int peer = -1;
-      if (::recv(socket.get(), &peer, sizeof peer, MSG_WAITALL) != sizeof peer || peer <= rank() || peer >= size())
+      const auto receive = [&] { return ::recv(socket.get(), &peer, sizeof peer, MSG_WAITALL); };
+      if (uninterrupted(receive) != sizeof peer || peer <= rank() || peer >= size())
         fail("ranks: a process that is none of them has opened {}", own.sun_path);
       sockets_[static_cast<std::size_t>(peer)] = std::move(socket);
     }
@@ -160,7 +174,7 @@ class LocalRanks final : public Communicator {
   }
 
   void run(std::vector<Transfer> transfers) const {
-    const Clock::time_point begin = Clock::now();
+    Clock::time_point begin = Clock::now();  // of the wait
     for (;;) {
       std::erase_if(transfers, [](const Transfer& one) { return one.done(); });
       if (transfers.empty()) return;
@@ -179,21 +193,28 @@ class LocalRanks final : public Communicator {
         Transfer& one = transfers[i];
         const int events = ready[i].revents;
         if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && !one.receive.empty())
-          one.receive = one.receive.subspan(
-              moved(one.peer, ::recv(socket_of(one.peer), one.receive.data(), one.receive.size(), MSG_DONTWAIT)));
+          one.receive = one.receive.subspan(moved(
+              one.peer, ::recv(socket_of(one.peer), one.receive.data(), one.receive.size(), MSG_DONTWAIT), begin));
         if ((events & (POLLOUT | POLLERR)) != 0 && !one.send.empty())
-          one.send = one.send.subspan(moved(
-              one.peer, ::send(socket_of(one.peer), one.send.data(), one.send.size(), MSG_DONTWAIT | MSG_NOSIGNAL)));
+          one.send = one.send.subspan(
+              moved(one.peer,
+                    ::send(socket_of(one.peer), one.send.data(), one.send.size(), MSG_DONTWAIT | MSG_NOSIGNAL), begin));
       }
     }
   }
   int socket_of(int peer) const { return sockets_[static_cast<std::size_t>(peer)].get(); }
-  std::size_t moved(int peer, ssize_t bytes) const {
-    if (bytes > 0) return static_cast<std::size_t>(bytes);
+  std::size_t moved(int peer, ssize_t bytes, Clock::time_point& begin) const {
+    if (bytes > 0) {
+      begin = Clock::now();
+      return static_cast<std::size_t>(bytes);
+    }
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     throw_ended(peer);
   }
-  [[noreturn]] void throw_ended(int peer) const { fail("rank {} has ended{}", peer, during()); }
+  [[noreturn]] void throw_ended(int peer) const {
+    place_->lost_one = true;
+    fail("rank {} has ended{}", peer, during());
+  }
   void refuse_after(Clock::time_point begin, const std::vector<int>& late) const {
     const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
     if (waited > place_->timeout)

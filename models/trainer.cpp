@@ -212,6 +212,7 @@ std::int64_t Trainer::resume(const std::filesystem::path& folder) {
 bool Trainer::run(const TrainerEvents& events) {
   Loader loader(train(), loader_options());
   next_.reset();
+  next_error_ = nullptr;
   bool evaluated = false;
   while ((evaluated = evaluate_if_due(events)) && !at_end() && !is_stopped(events)) take_step(loader, events);
   return evaluated && at_end();
@@ -233,16 +234,20 @@ Trainer::Work Trainer::next_work(Loader& loader) const {
 void Trainer::take_step(Loader& loader, const TrainerEvents& events) {
   const Clock::time_point start = Clock::now();
   const double rate = learning_rate();
+  if (next_error_) std::rethrow_exception(std::exchange(next_error_, nullptr));
   Work work = next_ ? *std::exchange(next_, {}) : next_work(loader);
   const std::vector<DamagedFile> replaced = std::exchange(work.damaged, {});
   if (events.before_step) events.before_step();
   const bool is_last = progress_.totals.samples + 2 * train().size() > train().samples() ||
                        (options_.steps > 0 && progress_.step + 1 >= options_.steps);
-  // An adaptive policy decides before each step whether it calibrates on the batch.
   const auto meanwhile = [&] {
-    if (is_last || captured_bytes() == 0 || adaptive_of(state_.policy) != nullptr) return;
-    next_ = next_work(loader);
-    send_ahead(*next_);
+    if (is_last || captured_bytes() == 0 || !sends_ahead()) return;
+    try {
+      next_ = next_work(loader);
+      send_ahead(*next_);
+    } catch (...) {  // the step that runs is whole, and is told first
+      next_error_ = std::current_exception();
+    }
   };
   StepResult result = step(std::move(work), progress_.step, rate, events.hooks, meanwhile);
   result.replaced = of_all_ranks(replaced, state_.ranks);

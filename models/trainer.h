@@ -155,6 +155,8 @@ class Trainer {
   void release_captured();
   /// Whether steps on cuda are captured, as far as the options decide it.
   bool captures_steps() const;
+  /// Whether a run sends the next batch to the device while a captured step runs.
+  bool sends_ahead() const;
   /// Micro-batches of the host as a captured step would read them: prepared, with what kernels read on the model's
   /// device. Nothing: the host reads too much of them.
   std::optional<std::vector<Batch>> captured_inputs(std::vector<Batch> batch) const;
@@ -270,6 +272,7 @@ class Trainer {
   std::unique_ptr<GradientExchange> exchange_;  // null of one rank, and before the first step
   std::unique_ptr<Graph> graph_;                // null until a step could be captured
   std::optional<Work> next_;                    // of the next step of an epoch; nothing: the loader has it
+  std::exception_ptr next_error_;               // why it could not be read: the next step's error
 };
 
 }  // namespace lacuna

@@ -79,6 +79,9 @@ std::int64_t Trainer::captured_bytes() const { return graph_ && graph_->graph ? 
 
 bool Trainer::captures_steps() const { return options_.step.graph && !options_.step.input_gradients; }
 
+// An adaptive policy decides before each step whether it calibrates on the batch.
+bool Trainer::sends_ahead() const { return adaptive_of(state_.policy) == nullptr; }
+
 void Trainer::release_captured() {
   if (captured_bytes() == 0) return;
   graph_->forget();
@@ -158,7 +161,7 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
   std::string problem;
   try {
     step.inputs = on_device_of(batch);
-    if (train_) step.ahead = on_device_of(batch);
+    if (train_ && sends_ahead()) step.ahead = on_device_of(batch);
     const std::int64_t parts = std::ssize(batch);
     step.totals = std::make_unique<RunningTotals>(task_);
     step.numbers = Tensor::zeros({at_weights + 2 * parts}, DType::f64, device, Purpose::workspace);

@@ -96,7 +96,6 @@ StepResult Trainer::step(Work work, std::int64_t number, double learning_rate, c
     const std::vector<Factor> weights(work.weights.begin(), work.weights.end()),
         shares(agreed.shares.begin(), agreed.shares.end());
     result.saved_bytes = queue(batch, weights, shares, number, update, totals, hooks);
-    if (meanwhile) meanwhile();
     finish(update, number, result);
   } catch (...) {
     state_.optimizer.zero_grad();  // of the parts before: the next step begins anew

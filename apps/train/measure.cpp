@@ -253,7 +253,7 @@ Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOpt
     std::vector<Batch> inputs, ahead;  // of a captured step, which holds them on the device, and of the next
     if (captured && std::ranges::all_of(parts, [](const Batch& part) { return part.packed().empty(); }))
       if (const std::optional<std::vector<Batch>> made = trainer.captured_inputs(parts)) {
-        ahead = *trainer.captured_inputs(parts);
+        if (trainer.sends_ahead()) ahead = *trainer.captured_inputs(parts);
         inputs = parts = *made;
       }
     const auto begin = now();

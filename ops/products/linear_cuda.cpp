@@ -59,8 +59,9 @@ void gradients(const Tensor& dy, const Tensor& x, bool add_weight, const Tensor&
     // Rows of blocks differ by one.
     way = cuda::choose(
         stream_of(device), device.index,
-        fmt::format("sums beside a product: {} by {} in {}, 2^{} rows", weight.shape()[0], weight.shape()[1],
-                    name_of(dy.dtype()), std::bit_width(static_cast<std::uint64_t>(dy.rows()))),
+        fmt::format("sums beside a product: {} by {} in {}{}, 2^{} rows", weight.shape()[0], weight.shape()[1],
+                    name_of(dy.dtype()), dy.dtype() == DType::f32 && uses_tf32() ? " as tf32" : "",
+                    std::bit_width(static_cast<std::uint64_t>(dy.rows()))),
         ways, add_weight || add_bias ? std::function<bool(std::size_t)>() : run);
   run(way);
 }

@@ -3,10 +3,9 @@
 // order, never by atomics.
 #include "ops/cuda/libraries/cublaslt.h"
 
-#include "core/allocator.h"
 #include "core/cuda/library.h"
+#include "core/dtype.h"
 #include "core/error.h"
-#include "core/tensor.h"
 #include "ops/cuda/libraries/cudnn.h"
 #include "ops/cuda/libraries/nccl.h"
 #include "ops/cuda/libraries/plan_file.h"
@@ -179,10 +178,14 @@ class Products {
       for (std::size_t i = 0; i < count; ++i)
         if (file_.find(what) == std::to_string(i)) choice = {.chosen = i, .is_measured = true};
     if (run && !choice.is_measured && file_.is_due(choice.last_step)) {
-      choice.is_measured = measures_all_ = true;
-      choice.chosen = fastest(stream, count, run);
-      measures_all_ = false;
-      file_.add(what, std::to_string(choice.chosen));
+      choice.is_measured = true;
+      {
+        const MeasureAll scope(measures_all_);
+        choice.chosen = fastest(stream, count, run);
+      }
+      const std::string taken = file_.add(what, std::to_string(choice.chosen));
+      for (std::size_t i = 0; i < count; ++i)
+        if (taken == std::to_string(i)) choice.chosen = i;
     }
     return choice.chosen;
   }
@@ -190,16 +193,17 @@ class Products {
     const std::lock_guard lock(mutex_);
     return !find(p).algorithms.empty();
   }
-  void run(Stream stream, int device, const Product& p, void* workspace) {
+  void run(Stream stream, const Product& p, void* workspace) {
     const std::lock_guard lock(mutex_);
     Plan& plan = find(p);
     expect(!plan.algorithms.empty(), "cuBLASLt has no product [{}, {}] by [{}, {}]", p.a.rows, p.a.columns, p.b.rows,
            p.b.columns);
     if (p.bias != nullptr) set(plan.description.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     if (p.row_sums != nullptr) set(plan.description.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.row_sums);
-    if (!plan.is_measured && (file_.is_due(plan.last_step) || measures_all_))
-      measure(stream, device, p, plan, workspace);
-    check(run(stream, p, plan, plan.chosen, p.c.data, workspace), "Matmul");
+    // An addend is needed again. The first micro-batch, which adds nothing, has the same plan.
+    if (!p.add && !plan.is_measured && (file_.is_due(plan.last_step) || measures_all_))
+      measure(stream, p, plan, workspace);
+    check(run(stream, p, plan, plan.chosen, workspace), "Matmul");
   }
 
  private:
@@ -208,39 +212,41 @@ class Products {
     auto entry = plans_.find(key);
     if (entry != plans_.end()) return entry->second;
     Plan plan = make_plan(handle_, p);
-    const std::string known = file_.find(text_of(p));
-    const auto same = std::ranges::find(plan.algorithms, known, [](const Algorithm& one) { return text_of(one); });
-    plan.is_measured = same != plan.algorithms.end();
-    if (plan.is_measured) plan.chosen = static_cast<std::size_t>(same - plan.algorithms.begin());
+    plan.is_measured = take(plan, file_.find(text_of(p)));
     return plans_.emplace(key, std::move(plan)).first->second;
   }
-  cublasStatus_t run(Stream stream, const Product& p, const Plan& plan, std::size_t algorithm, void* to,
-                     void* workspace) const {
+  static bool take(Plan& plan, const std::string& known) {
+    const auto same = std::ranges::find(plan.algorithms, known, [](const Algorithm& one) { return text_of(one); });
+    if (same == plan.algorithms.end()) return false;
+    plan.chosen = static_cast<std::size_t>(same - plan.algorithms.begin());
+    return true;
+  }
+  cublasStatus_t run(Stream stream, const Product& p, const Plan& plan, std::size_t algorithm, void* workspace) const {
     const ProductDescription& d = plan.description;
     const float alpha = p.alpha, beta = p.add ? 1 : 0;
     return library().cublasLtMatmul(handle_, d.product.get(), &alpha, p.b.data, d.b.get(), p.a.data, d.a.get(), &beta,
-                                    p.c.data, d.c.get(), to, d.c.get(), &plan.algorithms[algorithm], workspace,
+                                    p.c.data, d.c.get(), p.c.data, d.c.get(), &plan.algorithms[algorithm], workspace,
                                     static_cast<std::size_t>(library_workspace), stream);
   }
-  void measure(Stream stream, int device, const Product& p, Plan& plan, void* workspace) {
+  void measure(Stream stream, const Product& p, Plan& plan, void* workspace) {
     plan.is_measured = true;
-    // The addend is needed again: results go beside it.
-    Tensor beside;
-    if (p.add) {
-      try {
-        const std::int64_t elements = p.batch * p.c.rows * p.c.stride;
-        beside = Tensor::empty({elements}, p.c.dtype, device_of(device), Purpose::workspace);
-      } catch (const OutOfMemory&) {
-        return;
-      }
-    }
     plan.chosen = fastest(stream, plan.algorithms.size(), [&](std::size_t algorithm) {
-      return run(stream, p, plan, algorithm, beside.defined() ? beside.raw() : p.c.data, workspace) ==
-             CUBLAS_STATUS_SUCCESS;
+      return run(stream, p, plan, algorithm, workspace) == CUBLAS_STATUS_SUCCESS;
     });
-    file_.add(text_of(p), text_of(plan.algorithms[plan.chosen]));
+    take(plan, file_.add(text_of(p), text_of(plan.algorithms[plan.chosen])));
   }
 
+  /// While it lives, products of what `choose` measures are measured too.
+  class MeasureAll {
+   public:
+    explicit MeasureAll(bool& measures) : measures_(measures) { measures_ = true; }
+    ~MeasureAll() { measures_ = false; }
+    MeasureAll(const MeasureAll&) = delete;
+    MeasureAll& operator=(const MeasureAll&) = delete;
+
+   private:
+    bool& measures_;
+  };
   struct Choice {
     std::size_t chosen = 0;
     bool is_measured = false;
@@ -252,7 +258,7 @@ class Products {
   PlanFile file_;
   std::map<Key, Plan> plans_;
   std::map<std::string, Choice> choices_;
-  bool measures_all_ = false;  // products of what `choose` measures
+  bool measures_all_ = false;
 };
 
 Products& products(int device) {
@@ -318,7 +324,7 @@ std::size_t choose(Stream stream, int device, const std::string& what, std::size
 bool has_plan(int device, const Product& product) { return products(device).has(product); }
 
 void multiply(Stream stream, int device, const Product& product, void* workspace) {
-  products(device).run(stream, device, product, workspace);
+  products(device).run(stream, product, workspace);
 }
 
 }  // namespace lacuna::cuda

@@ -136,11 +136,14 @@ class Plans {
     if (names.empty()) return;
     const std::size_t best = fastest(stream, names.size(), [&](std::size_t i) {
       if (!entry.plan->take(names[i])) return false;
-      entry.plan->run(handle(device), pointers, workspace);
+      try {
+        entry.plan->run(handle(device), pointers, workspace);
+      } catch (const Error&) {  // the heuristic lists plans that fail
+        return false;
+      }
       return true;
     });
-    entry.plan->take(names[best]);
-    file(device).add(key_text(what), names[best]);
+    if (!entry.plan->take(file(device).add(key_text(what), names[best]))) entry.plan->take(names[best]);
   }
 
   std::mutex mutex_;

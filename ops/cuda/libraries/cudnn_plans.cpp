@@ -186,13 +186,15 @@ class Plan final : public CudnnPlan {
   bool take(const std::string& name) override {
     if (name == taken_) return true;
     if (!index_) names(1);
-    for (std::int64_t i = 0; i < built_.graph->get_execution_plan_count() && i < most_tried; ++i)
-      if (const auto workspace = workspace_at(i); workspace && name_of(i) == name) {
-        index_ = i;
-        workspace_ = *workspace;
-        taken_ = name;
-        return true;
-      }
+    for (std::int64_t i = 0; i < built_.graph->get_execution_plan_count(); ++i) {
+      if (name_of(i) != name) continue;
+      const auto workspace = workspace_at(i);
+      if (!workspace) continue;
+      index_ = i;
+      workspace_ = *workspace;
+      taken_ = name;
+      return true;
+    }
     return false;
   }
   void run(cudnnContext* handle, const std::vector<void*>& pointers, void* workspace) const override {
@@ -204,8 +206,6 @@ class Plan final : public CudnnPlan {
   }
 
  private:
-  static constexpr std::int64_t most_tried = 64;
-
   std::string first_name() const {
     std::string name;
     return built_.graph->get_plan_name(name).is_good() ? name : "";

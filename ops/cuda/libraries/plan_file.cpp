@@ -7,7 +7,10 @@
 #include "ops/cuda_libraries.h"
 
 #include <cuda_runtime_api.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -54,9 +57,28 @@ std::optional<std::map<std::string, std::string>> plans_in(const std::string& te
 }
 
 std::string content_of(const fs::path& file) {
+  std::error_code failed;
+  if (!fs::is_regular_file(file, failed)) return {};
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
+
+/// Other processes wait for a folder that this one holds. A file system without locks has none.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder)
+      : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    ::flock(descriptor_, LOCK_EX);
+  }
+  ~FolderLock() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_;
+};
 
 fs::path plans_folder() {
   const fs::path cache = cache_folder();
@@ -88,7 +110,13 @@ PlanFile::PlanFile(int device, const std::string& library) {
   if (const fs::path folder = plans_folder(); !folder.empty()) file_ = folder / name;
   if (agreed()) {
     may_measure_ = false;
-    if (const auto given = agreed()->find(name); given != agreed()->end()) plans_ = read(file_, given->second);
+    if (const auto given = agreed()->find(name); given != agreed()->end())
+      plans_ = read(file_, given->second);
+    else
+      note_library(
+          fmt::format("{}: rank 0 has no measured plans of products and convolutions, and several ranks measure none. "
+                      "A few steps on one GPU measure them",
+                      name));
   } else if (!file_.empty()) {
     plans_ = read(file_, content_of(file_));
   }
@@ -99,22 +127,28 @@ std::string PlanFile::find(const std::string& what) const {
   return found == plans_.end() ? "" : found->second;
 }
 
-void PlanFile::add(const std::string& what, const std::string& plan) {
+std::string PlanFile::add(const std::string& what, const std::string& plan) {
   plans_[what] = plan;
-  if (file_.empty()) return;
+  if (file_.empty()) return plan;
   try {
     std::error_code failed;
     fs::create_directories(file_.parent_path(), failed);  // AtomicFile says what is wrong
-    if (auto others = plans_in(content_of(file_))) plans_.merge(*others);
+    const FolderLock lock(file_.parent_path());
+    if (auto others = plans_in(content_of(file_))) {
+      others->merge(plans_);
+      plans_ = std::move(*others);
+    }
     write_file_atomically(file_, text_of(plans_));
   } catch (const Error& error) {
     note_library(fmt::format("Measured plans could not be kept, and later runs may have other bits: {}", error.what()));
   }
+  return plans_.at(what);
 }
 
 bool PlanFile::is_due(std::optional<std::uint32_t>& last_step) {
   constexpr std::int64_t most_asked = 1000;  // more shapes: they vary, and measuring them all does not pay
   const RandomState& state = random_state();
+  if (last_step && state == RandomState{}) return false;  // an evaluation between two steps
   if (!last_step) ++asked_;
   const bool recurs = last_step && *last_step + 1 == state.step;
   last_step = state.step;
@@ -157,7 +191,10 @@ std::size_t fastest(Stream stream, std::size_t count, const std::function<bool(s
   std::size_t best = 0;
   float least = std::numeric_limits<float>::infinity();  // ms
   for (std::size_t i = 0; i < count; ++i) {
-    if (!run(i)) continue;  // loads its kernels, too
+    if (!run(i)) {               // loads its kernels, too
+      (void)cudaGetLastError();  // or the next kernel would report its error
+      continue;
+    }
     float own = std::numeric_limits<float>::infinity();
     for (int round = 0; round < rounds; ++round) {
       cudaEventRecord(begin.event, stream);

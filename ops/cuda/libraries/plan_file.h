@@ -32,8 +32,9 @@ class PlanFile {
 
   /// The plan for `what`; empty: not measured.
   std::string find(const std::string& what) const;
-  /// Adds a plan, and writes the file with what other runs have added meanwhile. What cannot be written is noted once.
-  void add(const std::string& what, const std::string& plan);
+  /// Adds a plan, and writes the file with what other runs have added meanwhile. Returns the plan to take: that of
+  /// another run, where it was first. What cannot be written is noted once.
+  std::string add(const std::string& what, const std::string& plan);
   /// Whether `what` is to be measured now. last_step: of the step that asked last, kept by the caller.
   bool is_due(std::optional<std::uint32_t>& last_step);
 

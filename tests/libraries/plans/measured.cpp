@@ -75,6 +75,24 @@ TEST_CASE("plans: what two steps in a row multiply is measured, and later runs t
   CHECK(runs(1, 1) == Runs{fastest});
 }
 
+TEST_CASE("plans: an evaluation between two steps does not keep a product from being measured") {
+  CHECK(runs(0, 50, 9) == Runs{first});
+  cublaslt();
+  cuda::multiply(nullptr, 0, product_of(9), nullptr);
+  CHECK(runs(0, 51, 9).back() == fastest);
+}
+
+TEST_CASE("plans: a product that adds is not measured, and takes the plan of the one that does not") {
+  cuda::Product adds = product_of(11);
+  adds.add = true;
+  for (std::uint32_t step = 60; step < 63; ++step) {
+    test::CublasltState& state = cublaslt();
+    const RandomStateScope scope({.seed = 1, .step = step});
+    cuda::multiply(nullptr, 0, adds, nullptr);
+    CHECK(state.runs == Runs{first});
+  }
+}
+
 TEST_CASE("plans: a captured step measures nothing") {
   const std::uint32_t clock = 0;
   CHECK(runs(1, 0, 5) == Runs{first});
@@ -110,6 +128,7 @@ TEST_CASE("plans: a library without sums of rows in a product says so") {
 TEST_CASE("plans: ranks take what rank 0's file has, and none measures") {
   (void)runs(0, 30);
   (void)runs(0, 31);
+  std::filesystem::create_directories(cache_folder() / "plans" / "a folder");  // is no file of plans
   cuda::agree_on_plans(single_process());
   CHECK(runs(5, 0) == Runs{fastest});
   CHECK(runs(5, 0, 6) == Runs{first});

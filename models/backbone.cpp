@@ -1,10 +1,12 @@
 #include "models/backbone.h"
 
+#include "models/io/weights.h"
 #include "models/registry.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace lacuna {
 namespace {
@@ -53,7 +55,8 @@ const Codec& codec_of<BackboneOptions>() {
   return codec;
 }
 
-Backbone::Backbone(Module& parent, std::string_view name, const BackboneOptions& options, const BackboneForm& form) {
+Backbone::Backbone(Module& parent, std::string_view name, const BackboneOptions& options, const BackboneForm& form)
+    : options_(options) {
   ModelContext context = parent.context();
   context.part_of = {&parent, std::string(name), form.maps, form.map_norm};
   std::unique_ptr<Model> model = describe(options, form).build(context);
@@ -71,6 +74,17 @@ std::vector<Variable> Backbone::maps(Variable images) const {
   std::vector<Variable> maps = model_->maps(std::move(images));
   for (std::size_t i = 0; i < norms_.size(); ++i) maps[i] = norms_[i]->forward(std::move(maps[i]));
   return maps;
+}
+
+std::vector<std::string> Backbone::left_out() const {
+  std::set<std::string> own;
+  const std::string path = model_->path() + ".";
+  for (const auto& [name, tensor] : state_of(*model_)) own.insert(name.substr(path.size()));
+  std::vector<std::string> names;
+  const BackboneForm form{model_->image_size(), model_->in_channels()};
+  for (const auto& [name, tensor] : state_of(*describe(options_, form).build({.device = Device::meta})))
+    if (!own.contains(name)) names.push_back(name);
+  return names;
 }
 
 std::vector<MapShape> Backbone::check(const BackboneOptions& options, const BackboneForm& form, std::string_view key,

@@ -39,6 +39,8 @@ class Backbone {
 
   const ImageModel& model() const { return *model_; }
   std::vector<MapShape> shapes() const { return model_->map_shapes(); }
+  /// The names of the whole model's tensors that the backbone lacks, such as those of its head.
+  std::vector<std::string> left_out() const;
   /// Maps [N, h, w, channels] of images [N, H, W, C] of the context's type.
   std::vector<Variable> maps(Variable images) const;
 
@@ -47,6 +49,7 @@ class Backbone {
                                      HyperProblems& problems);
 
  private:
+  BackboneOptions options_;
   std::unique_ptr<ImageModel> model_;
   std::vector<std::unique_ptr<nn::LayerNorm>> norms_;
 };

@@ -14,7 +14,8 @@ ImageModel::ImageModel(const ModelContext& context, const ImageModelSignature& s
                          .shape = {signature.image_size.height, signature.image_size.width, signature.in_channels}}},
              .num_classes = signature.num_classes,
              .heads = is_part(context) ? std::vector<std::string>() : signature.heads,
-             .other_heads = signature.other_heads}),
+             .other_heads = signature.other_heads,
+             .optional_parts = signature.optional_parts}),
       first_convolution_(signature.first_convolution) {}
 
 Tensor ImageModel::adapt(const Parameter& parameter, const Tensor& stored, Library) const {

@@ -19,9 +19,9 @@ struct ImageModelSignature {
   ImageSize image_size;
   std::int64_t in_channels = 3;
   std::int64_t num_classes = 1000;
-  std::vector<std::string> heads;   // paths of the classifiers
-  std::string first_convolution{};  // path of the layer that reads the images
-  std::vector<std::string> other_heads{};  // as ModelSignature has them
+  std::vector<std::string> heads;                            // paths of the classifiers
+  std::string first_convolution{};                           // path of the layer that reads the images
+  std::vector<std::string> other_heads{}, optional_parts{};  // as ModelSignature has them
 };
 
 /// Input `images` [N, height, width, in_channels] of any floating type; output `logits` [N, num_classes] in
@@ -49,6 +49,9 @@ class ImageModel : public Model {
   virtual std::vector<Variable> maps(Variable images);
   /// Whether each of them went through a norm of the model's own.
   virtual bool norms_maps() const { return false; }
+  /// Names that weights of the backbone alone have beside it, as those of a classifier's head; empty: not known.
+  virtual std::vector<std::string> beside_backbone() const { return {}; }
+
   /// The epsilon of norms that a backbone's maps get from outside.
   virtual double map_norm_eps() const { return 1e-5; }
   /// Whether the model also takes images of this height and width.

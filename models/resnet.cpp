@@ -267,7 +267,7 @@ Fields ResNetOptions::fields() {
                    "7×7 with stride 2 and max pooling, 3×3 with stride 1, or three 3×3 and max pooling"),
              field("stem_width", &R::stem_width, extent_range, "channels of the stem"),
              field("avg_down", &R::average_shortcut, "shortcuts downsample by average pooling (ResNet-D)"),
-             field("output_stride", &R::output_stride,
+             field("output_stride", &R::output_stride, fits_weights,
                    "the last map is smaller than the image by this factor, 8, 16 or 32; what stages do not reduce, "
                    "dilated convolutions see"),
              field("zero_init_last", &R::zero_init_last, fits_weights, "initialize the last norm of each block with 0"),

@@ -4,6 +4,7 @@
 #include "apps/config/resolve.h"
 #include "data/text/labelled_text.h"
 #include "data/text/language/encoder.h"
+#include "models/backbone.h"
 #include "models/folders/values.h"
 #include "models/registry.h"
 #include "models/task.h"
@@ -21,6 +22,8 @@ std::string family_of(const std::string& model) {
   return model_families().contains(model) ? model : model_presets().get(model).family;
 }
 
+bool is_known(const std::string& model) { return model_families().contains(model) || model_presets().contains(model); }
+
 /// Whether this option may differ from the folder's without making its weights unusable.
 bool may_differ(const Field& field, const Tree& given, const Tree& stored) {
   const std::string_view key = field.name;
@@ -35,7 +38,8 @@ bool may_differ(const Field& field, const Tree& given, const Tree& stored) {
 /// not list.
 std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configuration::Model& model) {
   std::vector<HyperParameter> said = folder.hyper_parameters, given = model.options;
-  if (!model_families().contains(folder.model)) return said;
+  const bool is_backbone = is_known(model.name) && family_of(model.name) != family_of(folder.model);
+  if (!model_families().contains(folder.model) || is_backbone) return said;
   if (model_presets().contains(model.name)) {
     const std::vector<HyperParameter>& preset = model_presets().get(model.name).values;
     given.insert(given.end(), preset.begin(), preset.end());
@@ -45,14 +49,73 @@ std::vector<HyperParameter> said_by(const ModelFolder& folder, const Configurati
   return said;
 }
 
-/// Whether the configuration's model has a backbone of this family.
-bool is_backbone_of(const std::string& family, const Configuration& configuration) {
-  const ModelDescription asked = describe_model(configuration.model.name, hyper_parameters_of(configuration));
-  const Tree* const backbone = find_value(asked.hyper_parameters, "backbone");
-  if (backbone == nullptr) return false;
-  const TreeEntry* const name = backbone->find("name");
-  const std::string own = name == nullptr ? backbone->text : name->value.text;
-  return (model_families().contains(own) || model_presets().contains(own)) && family_of(own) == family;
+/// Hyper-parameters that are said: a preset's, and those in their place or beside them.
+std::vector<HyperParameter> all_given(const std::string& model, const std::vector<HyperParameter>& own) {
+  std::vector<HyperParameter> given;
+  if (model_presets().contains(model)) given = model_presets().get(model).values;
+  for (const HyperParameter& option : own) {
+    std::erase_if(given, [&](const HyperParameter& preset) { return preset.key == option.key; });
+    given.push_back(option);
+  }
+  return given;
+}
+
+/// `key: ours and theirs` of each given hyper-parameter that makes a folder's weights unusable.
+struct Contradiction {
+  std::string key, ours, theirs;
+};
+std::vector<Contradiction> contradictions(const std::vector<HyperParameter>& given, const ModelDescription& stored) {
+  const ModelDescription asked = describe_model(stored.family, given);
+  std::vector<Contradiction> found;
+  for (const HyperParameter& option : given) {
+    const Tree *const ours = find_value(asked.hyper_parameters, option.key), *const theirs = find_value(
+                                                                                 stored.hyper_parameters, option.key);
+    if (ours != nullptr && theirs != nullptr && !may_differ(*asked.options.find(option.key), *ours, *theirs))
+      found.push_back({option.key, lacuna::to_yaml(*ours), lacuna::to_yaml(*theirs)});
+  }
+  return found;
+}
+
+/// Takes the model of a classifier's folder as the backbone of the configuration's model, which has one. Returns the
+/// folder as far as it describes the whole: the statistics of images.
+std::optional<ModelFolder> take_backbone(Configuration& configuration, const Tree& root, const ModelFolder& folder,
+                                         const ModelDescription& stored, Problems& problems) {
+  Configuration::Model& model = configuration.model;
+  const std::vector<HyperParameter> given = all_given(model.name, hyper_parameters_of(configuration));
+  BackboneOptions backbone{.name = folder.model};
+  if (const Tree* const said = find_value(given, "backbone")) {
+    Problems none;
+    if (!codec_of<BackboneOptions>().read(*said, &backbone, {}, "backbone", none).empty() || !none.empty() ||
+        !is_known(backbone.name))
+      return {};  // refused with the model's other options
+  }
+  const Location where =
+      place_of(root, "model", find_value(model.options, "backbone") == nullptr ? "name" : "backbone");
+  if (family_of(backbone.name) != stored.family) {
+    problems.add(where, fmt::format("model {} has the backbone {}, but {} describes a {} (family {}); "
+                                    "model.backbone={} takes the folder's model",
+                                    model.name, backbone.name, folder.config.string(), folder.model, stored.family,
+                                    folder.model));
+    return {};
+  }
+  const std::vector<HyperParameter> of_backbone = all_given(backbone.name, backbone.values);
+  for (const Contradiction& one : contradictions(of_backbone, stored))
+    problems.add(where, fmt::format("the backbone {} of model {} has {} {}, but {} has {}", backbone.name, model.name,
+                                    one.key, one.ours, folder.config.string(), one.theirs));
+  const ModelDescription asked = describe_model(backbone.name, backbone.values);
+  for (const HyperParameter& theirs : stored.hyper_parameters) {
+    const bool of_whole = theirs.key == "image_size" || theirs.key == "num_classes" || theirs.key == "in_channels";
+    const Tree* const ours = find_value(asked.hyper_parameters, theirs.key);
+    if (!of_whole && find_value(of_backbone, theirs.key) == nullptr && ours != nullptr && *ours != theirs.value)
+      backbone.values.push_back(theirs);
+    if (theirs.key == "in_channels" && find_value(given, theirs.key) == nullptr) model.options.push_back(theirs);
+  }
+  std::erase_if(model.options, [](const HyperParameter& option) { return option.key == "backbone"; });
+  model.options.push_back({"backbone", backbone.tree()});
+  ModelFolder whole{.config = folder.config, .library = folder.library, .model = model.name};
+  whole.images = {.mean = folder.images.mean, .std = folder.images.std};
+  whole.problem = tasks().get(model_families().get(family_of(model.name)).task).problem;
+  return whole;
 }
 
 }  // namespace
@@ -75,31 +138,22 @@ std::optional<ModelFolder> take_model(Configuration& configuration, const Tree& 
 
   const std::string instead =
       fmt::format("'model={{from: {}}}' in place of the whole section takes the folder's model", model.from);
-  std::vector<HyperParameter> given;
   if (!model.name.empty()) {
-    if (!model_families().contains(model.name) && !model_presets().contains(model.name)) return {};  // said already
-    if (family_of(model.name) != stored.family && is_backbone_of(stored.family, configuration)) return {};
+    if (!is_known(model.name)) return {};  // said already
     if (family_of(model.name) != stored.family) {
+      if (describe_model(model.name, {}).options.find("backbone") != nullptr)
+        return take_backbone(configuration, root, *folder, stored, problems);
       problems.add(place_of(root, "model", "name"),
                    fmt::format("model.name is {}, but {} describes a {} (family {}); {}", model.name,
                                folder->config.string(), folder->model, stored.family, instead));
       return {};
     }
-    if (model_presets().contains(model.name)) given = model_presets().get(model.name).values;
   }
-  for (const HyperParameter& option : hyper_parameters_of(configuration)) {
-    std::erase_if(given, [&](const HyperParameter& preset) { return preset.key == option.key; });
-    given.push_back(option);
-  }
-  const ModelDescription asked = describe_model(stored.family, given);
-  for (const HyperParameter& option : given) {
-    const Tree *const ours = find_value(asked.hyper_parameters, option.key), *const theirs = find_value(
-                                                                                 stored.hyper_parameters, option.key);
-    if (ours == nullptr || theirs == nullptr || may_differ(*asked.options.find(option.key), *ours, *theirs)) continue;
-    problems.add(place_of(root, "model", find_value(model.options, option.key) == nullptr ? "name" : option.key),
-                 fmt::format("model.{} is {}, but {} has {}; {}", option.key, lacuna::to_yaml(*ours),
-                             folder->config.string(), lacuna::to_yaml(*theirs), instead));
-  }
+  const std::vector<HyperParameter> given = all_given(model.name, hyper_parameters_of(configuration));
+  for (const Contradiction& one : contradictions(given, stored))
+    problems.add(place_of(root, "model", find_value(model.options, one.key) == nullptr ? "name" : one.key),
+                 fmt::format("model.{} is {}, but {} has {}; {}", one.key, one.ours, folder->config.string(),
+                             one.theirs, instead));
   // The task chooses the head. Under another name all hyper-parameters are set, since that name has other defaults.
   // `num_classes` has a key of its own.
   const bool same_name = model.name.empty() || model.name == folder->model;

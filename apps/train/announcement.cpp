@@ -46,8 +46,9 @@ std::string new_classifier(const Experiment& experiment, const Setup& setup) {
   const bool adapter_brings_it = setup.loaded_adapter().file_classes > 0;
   if (!loaded.new_head || !loaded.part.empty() || adapter_brings_it) return {};
   if (loaded.file_classes == 0)
-    return fmt::format("the classifier starts anew ({}): {} has none", model.heads().front(), experiment.model.from);
-  return fmt::format("the classifier starts anew ({}): {} classes in {}, {} here", model.heads().front(),
+    return fmt::format("the classifier starts anew ({}): {} has none", fmt::join(model.heads(), ", "),
+                       experiment.model.from);
+  return fmt::format("the classifier starts anew ({}): {} classes in {}, {} here", fmt::join(model.heads(), ", "),
                      loaded.file_classes, experiment.model.from, model.num_classes());
 }
 

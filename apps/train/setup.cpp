@@ -164,8 +164,11 @@ void load_base(const Experiment& experiment, bool new_head, MadeModel& made) {
   // A head that the adapter brings takes the place of one for other classes.
   const bool brought = !experiment.adapter.from.empty();
   options.new_head = new_head || brought;
-  options.other_classes = opened.folder && is_for_other_classes(*opened.folder, experiment, *made.model,
-                                                                options.new_head, brought ? nullptr : &made.notes);
+  // The classes of a folder whose model is the backbone here are not the model's.
+  const bool of_whole =
+      opened.folder && describe_model(opened.folder->model, {}).family == experiment.architecture.family;
+  options.other_classes = of_whole && is_for_other_classes(*opened.folder, experiment, *made.model, options.new_head,
+                                                           brought ? nullptr : &made.notes);
   const bool planned = made.model->context().device == Device::meta;
   made.weights = planned ? check_weights(*made.model, file, options) : load_weights(*made.model, file, options);
   made.file = file.path();

@@ -76,7 +76,8 @@ const RegisterTransformersType segformer(
                                      {"block.*.*.mlp.dwconv.dwconv.", "backbone.stages.*.blocks.*.mlp.dwconv."},
                                      {"block.*.*.mlp.dense2.", "backbone.stages.*.blocks.*.mlp.fc2."},
                                      {"layer_norm.*.", "backbone.stages.*.norm."}},
-                            .heads = {{"decode_head.", "decode_head."}}},
+                            .heads = {{"decode_head.", "decode_head."}},
+                            .ignored_heads = {"classifier."}},  // of SegformerForImageClassification
                   .read = read_segformer,
                   .write = write_segformer,
                   .problem = "semantic_segmentation"});

@@ -1,6 +1,7 @@
 #include "models/io/weights.h"
 
 #include "core/finite.h"
+#include "models/image_model.h"
 #include "models/language_model.h"
 
 #include <xxhash.h>
@@ -176,6 +177,7 @@ LoadedWeights judge_head(const Model& model, const WeightFiles& file, const Load
     if (!belongs_to_head(name, model)) continue;
     known.insert(options.prefix + name);
     const SafetensorsEntry* const entry = file.find(options.prefix + name);
+    if (entry == nullptr && lies_in(model.optional_parts(), name)) continue;
     if (entry == nullptr || (!fits(*entry, tensor) && way_to_adapt(model, name, *entry, options).empty()))
       judged.new_head = true;
   }
@@ -212,7 +214,14 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
   };
   std::set<std::string, std::less<>> known;
   const std::vector<NamedTensor> state = state_of(model);
+  const std::string_view backbone = model.backbone_path();
+  const bool of_backbone = options.new_head && !backbone.empty() &&
+                           (!options.part.empty() || std::ranges::none_of(state, [&](const NamedTensor& one) {
+                             return !is_of_part(backbone, one.first) && file.contains(options.prefix + one.first);
+                           }));
+  std::map<std::string, int> anew;  // tensors that the file lacks, by module
   for (const auto& [name, tensor] : state) {
+    if (of_backbone && !is_of_part(backbone, name)) ++anew[name.substr(0, name.find('.'))];
     if (is_of_part(options.part, name)) known.insert(stored_name(name, options).substr(options.prefix.size()));
     if (starts_anew(name)) continue;
     ++found.names;
@@ -225,15 +234,18 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
       ++found.fitting;
     else if (entry == nullptr) {
       if (name.ends_with(batch_counter)) continue;
-      if (options.new_head && lies_in(model.optional_parts(), name)) {
-        found.loaded.adapted.push_back(fmt::format("{} is not in the file and starts anew", name));
+      if (of_backbone && !is_of_part(backbone, name)) continue;
+      const auto optional =
+          std::ranges::find_if(model.optional_parts(), [&](const std::string& path) { return belongs_to(name, path); });
+      if (options.new_head && optional != model.optional_parts().end()) {
+        ++anew[*optional];
         continue;
       }
       add_line(found.missing, fmt::format("{} {}", name, tensor.shape()));
       found.only_head = false;
     } else if (!fits(*entry, tensor)) {
       const bool is_head = is_head_for_other_classes(model, name, *entry, tensor);
-      if (is_head && tensor.shape().rank() == 2) found.head = entry;
+      if (is_head && tensor.shape().rank() > 1) found.head = entry;
       found.only_head = found.only_head && is_head;
       add_line(found.different, fmt::format("{}: expected {} {}, got {} {}", name, name_of(tensor.dtype()),
                                             tensor.shape(), entry->stored_dtype, entry->shape));
@@ -241,11 +253,16 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
       ++found.fitting;
     }
   }
+  for (const auto& [module, count] : anew)
+    found.loaded.adapted.push_back(fmt::format("{} ({} tensors) is not in the file and starts anew", module, count));
+  std::vector<std::string> beside;
+  if (!options.part.empty()) beside = dynamic_cast<const ImageModel&>(model).beside_backbone();
   for (const SafetensorsEntry& entry : file.entries()) {
     if (!entry.name.starts_with(options.prefix)) continue;
     const std::string_view name = std::string_view(entry.name).substr(options.prefix.size());
     if (known.contains(name) || (options.part.empty() && starts_anew(name))) continue;
-    if (!options.part.empty() || (!options.as_saved && lies_in(model.other_heads(), name))) {
+    const bool is_beside = !options.part.empty() && (beside.empty() || std::ranges::find(beside, name) != beside.end());
+    if (is_beside || (!options.as_saved && lies_in(model.other_heads(), name))) {
       found.loaded.left_out.push_back(entry.name);
       continue;
     }

@@ -54,17 +54,11 @@ class FcnHead final : public Module {
   nn::Conv2d classifier_;
 };
 
-std::vector<std::string> heads_of(bool aux) {
-  std::vector<std::string> heads{"classifier.4"};
-  if (aux) heads.emplace_back("aux_classifier.4");
-  return heads;
-}
-
 /// A decoder `classifier` on the last map, and an auxiliary head on the one before.
 class WithAuxHead : public Segmenter {
  protected:
   WithAuxHead(const ModelContext& context, const FcnOptions& options)
-      : Segmenter(context, options, heads_of(options.aux), options.aux ? Names() : Names{"aux_classifier"}) {}
+      : Segmenter(context, options, {"classifier.4", "aux_classifier", "aux_classifier.4", options.aux}) {}
   void add_aux(const FcnOptions& options) {
     const std::vector<MapShape> maps = shapes();
     if (options.aux)

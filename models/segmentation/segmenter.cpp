@@ -37,13 +37,25 @@ std::vector<MapShape> SegmenterOptions::check_backbone(std::int64_t count, Hyper
   return std::ssize(shapes) < count ? std::vector<MapShape>() : shapes;
 }
 
-Segmenter::Segmenter(const ModelContext& context, const SegmenterOptions& options, std::vector<std::string> heads,
-                     std::vector<std::string> other_heads)
-    : ImageModel(context, {.image_size = options.image_size,
-                           .in_channels = options.in_channels,
-                           .num_classes = options.num_classes,
-                           .heads = std::move(heads),
-                           .other_heads = std::move(other_heads)}),
+namespace {
+
+ImageModelSignature signature_of(const SegmenterOptions& options, const SegmenterHeads& heads) {
+  ImageModelSignature signature{.image_size = options.image_size,
+                                .in_channels = options.in_channels,
+                                .num_classes = options.num_classes,
+                                .heads = {heads.classifier}};
+  if (heads.has_aux) signature.heads.push_back(heads.aux_classifier);
+  if (!heads.aux.empty()) (heads.has_aux ? signature.optional_parts : signature.other_heads).push_back(heads.aux);
+  if (options.map_norm)
+    for (std::size_t i = 0; i < options.maps.size(); ++i)
+      signature.optional_parts.push_back(fmt::format("backbone.norm{}", i));
+  return signature;
+}
+
+}  // namespace
+
+Segmenter::Segmenter(const ModelContext& context, const SegmenterOptions& options, const SegmenterHeads& heads)
+    : ImageModel(context, signature_of(options, heads)),
       backbone_(*this, "backbone", options.backbone,
                 {options.image_size, options.in_channels, options.maps, options.map_norm}) {}
 

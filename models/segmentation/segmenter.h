@@ -28,6 +28,14 @@ struct SegmenterOptions : ImageOptions {
   std::vector<MapShape> check_backbone(std::int64_t count, HyperProblems& problems);
 };
 
+/// The layers that give logits. The auxiliary head may be left out of the model.
+struct SegmenterHeads {
+  std::string classifier;        // path of the decoder's last layer
+  std::string aux{};             // path of the auxiliary head; empty: the family has none
+  std::string aux_classifier{};  // path of its last layer
+  bool has_aux = false;
+};
+
 /// The parameters of the backbone lie below `backbone`. Input `images`; output `logits` [N, h, w, num_classes], of a
 /// lower resolution than the images, and in training `aux_logits` of a head that has a loss of its own. The task
 /// resizes them.
@@ -35,12 +43,11 @@ class Segmenter : public ImageModel {
  public:
   Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const override;
   std::string_view backbone_path() const override { return backbone_.model().path(); }
+  std::vector<std::string> beside_backbone() const override { return backbone_.left_out(); }
   bool takes(std::int64_t height, std::int64_t width) const override { return backbone_.model().takes(height, width); }
 
  protected:
-  /// `heads`: paths of the last layers of decoder and auxiliary head.
-  Segmenter(const ModelContext& context, const SegmenterOptions& options, std::vector<std::string> heads,
-            std::vector<std::string> other_heads = {});
+  Segmenter(const ModelContext& context, const SegmenterOptions& options, const SegmenterHeads& heads);
 
   std::vector<MapShape> shapes() const { return backbone_.shapes(); }
 

@@ -32,16 +32,11 @@ std::unique_ptr<ConvNormRelu> layer(Module& parent, const std::string& name, std
                                         kernel);
 }
 
-std::vector<std::string> heads_of_upernet(bool aux) {
-  std::vector<std::string> heads{"decode_head.classifier"};
-  if (aux) heads.emplace_back("auxiliary_head.classifier");
-  return heads;
-}
-
 class UperNet final : public Segmenter {
  public:
   UperNet(const ModelContext& context, const UperNetOptions& options)
-      : Segmenter(context, options, heads_of_upernet(options.aux), options.aux ? Names() : Names{"auxiliary_head"}),
+      : Segmenter(context, options,
+                  {"decode_head.classifier", "auxiliary_head", "auxiliary_head.classifier", options.aux}),
         scales_(options.pool_scales) {
     const std::vector<MapShape> maps = shapes();
     const std::int64_t hidden = options.hidden_size, last = maps.back().channels;

@@ -92,3 +92,41 @@ TEST_CASE(
   }
   CHECK(run_command(folder, {"predict", "r", "p/images/val/3.png", "--overlay"}).code == 2);
 }
+
+TEST_CASE("masks: a segmenter starts from a classifier's folder or file, and says what starts anew") {
+  const TemporaryFolder folder(
+      "model: {name: resnet, image_size: 32, layers: [1, 1, 1, 1], channels: [4, 4, 8, 16], stem_width: 8}\n"
+      "data: {train_size: 4, val_size: 4}\n"
+      "train: {epochs: 1, batch_size: 2, threads: 1}\n"
+      "output: {dir: r}\n");
+  run(folder, {"train", "-c", "c.yaml"});
+  const std::vector<std::string> small{"data.train_size=4", "data.val_size=4", "epochs=1", "batch_size=2",
+                                       "model.image_size=32"};
+  const auto train = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"train"};
+    arguments.insert(arguments.end(), small.begin(), small.end());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_command(folder, arguments);
+  };
+  const std::string backbone =
+      "model.backbone={name: resnet, layers: [1, 1, 1, 1], channels: [4, 4, 8, 16], stem_width: 8}";
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"model.name=fcn", "model.from=r/last", "output=folder"},
+        {"model.name=fcn", "model.from=r/last/model.safetensors", backbone, "output=file"},
+        {"model.name=semantic_fpn", "model.from=r/last", backbone, "output=fpn"}}) {
+    const CommandResult result = train(more);
+    CAPTURE(more[1]);
+    CAPTURE(result.error);
+    REQUIRE(result.code == 0);
+    check_says(result.out, "starts anew");
+    check_says(result.out, "fc.weight");  // left out
+  }
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"model.name=upernet_swin_tiny", "model.from=r/last", "output=bad"},
+        {"model.name=fcn", "model.from=r/last", "model.backbone={name: resnet, layers: [2, 1, 1, 1]}", "output=bad"}}) {
+    const CommandResult result = train(more);
+    CHECK(result.code == 2);
+    check_says(result.error, "config.json");
+  }
+  CHECK(run_command(folder, {"eval", "model.name=fcn", "model.from=r/last", "model.image_size=32"}).code == 2);
+}

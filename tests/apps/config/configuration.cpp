@@ -159,7 +159,7 @@ TEST_CASE("configuration: a task is chosen by name, with its settings, and fits 
   CHECK(read("").task.name == "classification");
   CHECK(read("task: {label_smoothing: 0.1}\n").task.options == OptionValues{{"label_smoothing", 0.1}});
   check_refusals(model, {{"task: {name: clasification}", "a.yaml:2:14",
-                          "task.name|classification, contrastive, distillation|\"classification\""},
+                          "task.name|classification, contrastive|\"classification\""},
                          {"task: {name: regression, label_smoothing: 0.1}", "a.yaml:2:26",
                           "task.label_smoothing|classification|regression"},
                          {"task: {name: regression}", "a.yaml:2:8", "task regression|f32|shapes|i64"}});

@@ -135,12 +135,6 @@ std::vector<std::vector<BlockString>> read_stages(const std::string& text, std::
   return stages;
 }
 
-/// The next multiple of 8, not below 0.9 of `channels`.
-std::int64_t round_to_8(double channels) {
-  const auto rounded = std::max<std::int64_t>(8, static_cast<std::int64_t>(channels + 4) / 8 * 8);
-  return static_cast<double>(rounded) < 0.9 * channels ? rounded + 8 : rounded;
-}
-
 /// Channels of the k×k convolution of a block whose input has `in`.
 std::int64_t inner_channels(const BlockString& block, std::int64_t in) {
   using Kind = BlockString::Kind;

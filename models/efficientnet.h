@@ -4,11 +4,18 @@
 
 #include "models/hyper_parameters.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
 
 namespace lacuna {
+
+/// The next multiple of 8, not below 0.9 of `channels`.
+inline std::int64_t round_to_8(double channels) {
+  const auto rounded = std::max<std::int64_t>(8, static_cast<std::int64_t>(channels + 4) / 8 * 8);
+  return static_cast<double>(rounded) < 0.9 * channels ? rounded + 8 : rounded;
+}
 
 struct EfficientNetOptions : ImageOptions {
   enum class Form : std::uint8_t { efficientnet, mobilenetv3 };

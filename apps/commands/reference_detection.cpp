@@ -23,6 +23,16 @@ std::vector<std::int64_t> flat(const json& lists) {
   return all;
 }
 
+/// Lists of words and numbers as one text, with ; between them.
+std::string lines_of(const json& lists) {
+  std::string all;
+  for (const json& list : lists) {
+    if (!all.empty()) all += "; ";
+    for (const json& value : list) all += (value.is_string() ? value.get<std::string>() : value.dump()) + " ";
+  }
+  return all;
+}
+
 Tensor shifted(const Tensor& labels, std::int64_t by) {
   Tensor out = labels.clone();
   for (std::int64_t i = 0; i < out.count(); ++i) out.data<std::int64_t>()[i] += by;
@@ -62,6 +72,8 @@ std::vector<HyperParameter> detector_parameters(const json& description) {
       values.push_back({key, reference_backbone(own)});
     } else if (key == "num_classes") {
       values.push_back({key, value.get<std::int64_t>() - 1});
+    } else if (key == "blocks") {
+      values.push_back({key, lines_of(value)});
     } else if (value.is_array() && !value.empty() && value[0].is_array()) {
       values.push_back({key, flat(value)});
     } else {

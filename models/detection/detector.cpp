@@ -15,7 +15,7 @@ Fields DetectorOptions::fields() {
                 field("nms_thresh", &D::nms_thresh, up_to(1), fits_weights,
                       "intersection over union above which the better of two objects of a class removes the other"),
                 field("topk_candidates", &D::topk_candidates, count_range, fits_weights,
-                      "the best boxes of a map that are looked at"),
+                      "the best boxes of a map (retinanet) or of a class (ssdlite) that are looked at"),
                 field("detections_per_img", &D::detections_per_img, count_range, fits_weights,
                       "objects found in an image at most")};
 }

@@ -66,6 +66,41 @@ Tensor make_anchors(MapSize image, std::span<const MapSize> maps, std::span<cons
   return anchors;
 }
 
+Tensor make_default_boxes(MapSize image, std::span<const MapSize> maps, double least, double most) {
+  expect(maps.size() > 1, "default boxes: expected several maps, got {}", maps.size());
+  std::int64_t count = 0;
+  for (const MapSize& map : maps) count += map.height * map.width * default_boxes;
+  Tensor boxes = Tensor::empty({count, 4}, DType::f32, Device::cpu);
+  float* out = boxes.data<float>();
+  const auto scale_of = [&](std::size_t map) {
+    if (map == maps.size()) return 1.0;
+    return least + (most - least) * static_cast<double>(map) / static_cast<double>(maps.size() - 1);
+  };
+  const auto centre = [](std::int64_t place, std::int64_t places) {
+    return (static_cast<float>(place) + 0.5F) / static_cast<float>(places);
+  };
+  for (std::size_t m = 0; m < maps.size(); ++m) {
+    const double scale = scale_of(m), between = std::sqrt(scale * scale_of(m + 1));
+    std::vector<std::array<double, 2>> sides{{scale, scale}, {between, between}};  // width and height
+    for (const double root : {std::sqrt(2.0), std::sqrt(3.0)}) {
+      sides.push_back({scale * root, scale / root});
+      sides.push_back({scale / root, scale * root});
+    }
+    for (std::int64_t y = 0; y < maps[m].height; ++y)
+      for (std::int64_t x = 0; x < maps[m].width; ++x)
+        for (const auto& [wide, high] : sides) {
+          const float width = 0.5F * std::min(static_cast<float>(wide), 1.0F),
+                      height = 0.5F * std::min(static_cast<float>(high), 1.0F), across = centre(x, maps[m].width),
+                      down = centre(y, maps[m].height);
+          *out++ = (across - width) * static_cast<float>(image.width);
+          *out++ = (down - height) * static_cast<float>(image.height);
+          *out++ = (across + width) * static_cast<float>(image.width);
+          *out++ = (down + height) * static_cast<float>(image.height);
+        }
+  }
+  return boxes;
+}
+
 std::vector<std::int64_t> match_anchors(const Tensor& anchors, const Tensor& truth, const MatchRule& rule) {
   expect_boxes(anchors, "anchors");
   expect_boxes(truth, "true boxes");
@@ -101,6 +136,12 @@ std::vector<std::int64_t> match_anchors(const Tensor& anchors, const Tensor& tru
                                                                                             : -2;
     }
   });
+  for (std::int64_t object = 0; rule.claims_best && object < objects; ++object) {
+    std::int64_t first = 0;
+    for (std::int64_t anchor = 1; anchor < count; ++anchor)
+      if (overlap(anchor, object) > overlap(first, object)) first = anchor;
+    matches[static_cast<std::size_t>(first)] = object;
+  }
   return matches;
 }
 

@@ -22,11 +22,18 @@ struct MapSize {
 };
 Tensor make_anchors(MapSize image, std::span<const MapSize> maps, std::span<const AnchorShapes> shapes);
 
+/// SSD's default boxes of the maps of an image (Liu et al. 2016): f32 [A, 4], map by map, row by row, place by place.
+/// A place has `default_boxes` of them around its centre, clipped to the image's sides: two squares and ratios of 2 and
+/// 3 either way. Their scales, as shares of the image, grow by equal steps from `least` to `most`.
+inline constexpr std::int64_t default_boxes = 6;
+Tensor make_default_boxes(MapSize image, std::span<const MapSize> maps, double least, double most);
+
 /// Which anchors are of an object. The overlap is the intersection over union.
 struct MatchRule {
   double background_below = 0.4;  // overlap with every object: none is there
   double object_from = 0.5;       // the anchor is of the object with which it has the largest overlap
   bool best_anchors = true;       // so is each anchor with the largest overlap of all with some object
+  bool claims_best = false;       // each object takes the first of its best anchors; of several, the last object
 };
 /// For each anchor the number of the true box, -1: background, or -2: left out, between both bounds. Of several equal
 /// overlaps the first box counts.

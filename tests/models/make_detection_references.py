@@ -4,29 +4,38 @@
     pip install torch torchvision timm safetensors
     make_detection_references.py [OUT]           OUT is by default references/ beside this script
 
-num_classes counts the background, as torchvision does. The second image has no object. The backbone is timm's ResNet, which
-has narrow forms. Results of cases named f64 are computed in f64 from the same f32 weights and images.
+num_classes counts the background, as torchvision does. The second image has no object. RetinaNet's backbone is timm's ResNet,
+which has narrow forms. Results of cases named f64 are computed in f64 from the same f32 weights and images.
 """
 import json, os, sys
+from functools import partial
 
 import torch
 import torch.nn as nn
 from safetensors.torch import save_file
 from timm.models.resnet import BasicBlock, Bottleneck, ResNet, make_blocks
 from torchvision.models.detection import RetinaNet
-from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection._utils import retrieve_out_channels
+from torchvision.models.detection.anchor_utils import AnchorGenerator, DefaultBoxGenerator
 from torchvision.models.detection.backbone_utils import BackboneWithFPN
+from torchvision.models.detection.ssd import SSD
+from torchvision.models.detection.ssdlite import SSDLiteFeatureExtractorMobileNet, SSDLiteHead
+from torchvision.models.mobilenetv3 import InvertedResidualConfig, MobileNetV3
 from torchvision.ops import FrozenBatchNorm2d
 from torchvision.ops.feature_pyramid_network import LastLevelP6P7
 
 BACKBONE = dict(block="basic", layers=[1, 1, 1, 1], channels=[4, 4, 6, 8], stem_width=6, norm="frozen")
 RETINANET = dict(family="retinanet", num_classes=3, backbone=BACKBONE, fpn_channels=6, image_size=[56, 72], score_thresh=0.05,
                  nms_thresh=0.4, topk_candidates=30, detections_per_img=12, anchor_sizes=[[8, 10], [16, 20], [32, 40], [48, 60], [64, 80]])
+SSDLITE = dict(family="ssdlite", num_classes=3, image_size=[72, 56], score_thresh=0.05, nms_thresh=0.5, topk_candidates=20,
+               detections_per_img=12, width=0.05, blocks=[[8, 3, 8, 8, 0, "RE", 1], [8, 3, 16, 8, 1, "RE", 2],
+                                                          [8, 5, 24, 16, 0, "HS", 2], [16, 5, 32, 16, 1, "HS", 1]])
 SGD = dict(name="sgd", lr=0.01, momentum=0.9, weight_decay=1e-4)
 CASES = {
     "retinanet": (RETINANET, SGD),
     "retinanet-norms-f64": (dict(RETINANET, backbone=dict(BACKBONE, block="bottleneck", channels=[4, 4, 4, 6], norm="batch"),
                                  anchor_sizes=[[9], [18], [36], [54], [72]]), None),
+    "ssdlite": (SSDLITE, SGD),
 }
 
 
@@ -51,6 +60,19 @@ def retinanet(m):
                      **{k: m[k] for k in ("score_thresh", "nms_thresh", "topk_candidates", "detections_per_img")})
 
 
+def ssdlite(m):
+    norm = partial(nn.BatchNorm2d, eps=1e-3, momentum=0.03)
+    blocks = [InvertedResidualConfig(i, k, e, o, bool(se), act, s, 1, 1.0) for i, k, e, o, se, act, s in m["blocks"]]
+    layers = MobileNetV3(blocks, last_channel=8, norm_layer=norm).features
+    split = [i for i, b in enumerate(layers) if getattr(b, "_is_cn", False)][-1]
+    backbone = SSDLiteFeatureExtractorMobileNet(layers, split, norm, width_mult=m["width"], min_depth=8)
+    boxes = DefaultBoxGenerator([[2, 3]] * 6, min_ratio=0.2, max_ratio=0.95)
+    height, width = m["image_size"]
+    head = SSDLiteHead(retrieve_out_channels(backbone, (width, height)), boxes.num_anchors_per_location(), m["num_classes"], norm)
+    return SSD(backbone, boxes, (height, width), m["num_classes"], image_mean=[0.0] * 3, image_std=[1.0] * 3, head=head,
+               **{k: m[k] for k in ("score_thresh", "nms_thresh", "topk_candidates", "detections_per_img")})
+
+
 def in_place(net, images):
     """Images as they are: neither resized nor padded."""
     net.transform.resize = lambda image, target=None: (image, target)
@@ -62,11 +84,12 @@ def in_place(net, images):
 def write(path, m, opt):
     double = "f64" in os.path.basename(path)
     torch.manual_seed(1)
-    net = retinanet(m)
+    net = {"retinanet": retinanet, "ssdlite": ssdlite}[m["family"]](m)
     with torch.no_grad():
         for tensor in list(net.parameters()) + [b for b in net.buffers() if b.is_floating_point() and b.dim() == 1]:
             tensor.add_(torch.rand_like(tensor) * 0.2 - 0.1)
-        net.head.classification_head.cls_logits.bias.add_(3.5)
+        if m["family"] == "retinanet":
+            net.head.classification_head.cls_logits.bias.add_(3.5)
     tensors = {"weight/" + k: v.clone() for k, v in net.state_dict().items() if v.is_floating_point()}
     height, width = m["image_size"]
     images = torch.randn(3, 3, height, width)

@@ -23,6 +23,7 @@
 #include "core/parallel.h"
 #include "core/system_memory.h"
 #include "data/encoded_images.h"
+#include "data/graphs/node_graph.h"
 #include "data/text/labelled_text.h"
 #include "ops/products/tf32.h"
 
@@ -167,6 +168,7 @@ class Eval {
     // A rank whose part of a batch was damaged as a whole tells nothing of it: which samples follow is not known then.
     if (ranks.size() > 1 && !evaluation.left_out.empty()) evaluated.clear();
     const auto origin = [&](std::int64_t sample) {
+      if (const auto* const graph = dynamic_cast<const NodeGraphDataset*>(dataset.get())) return graph->origin(sample);
       if (figures->samples() != std::ssize(evaluated)) return fmt::format("sample {}", sample);
       const std::int64_t index = evaluated[static_cast<std::size_t>(sample)];
       if (const auto* const images = dynamic_cast<const EncodedImages*>(dataset.get())) return images->origin(index);

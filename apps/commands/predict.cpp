@@ -14,6 +14,7 @@
 #include "data/files/file_tree.h"
 #include "data/files/input_file.h"
 #include "data/files/picture_names.h"
+#include "data/graphs/node_graph.h"
 #include "data/images/image_reader.h"
 #include "data/sets/image_table.h"
 #include "data/text/text_columns.h"
@@ -424,18 +425,24 @@ class Predict {
   /// A JSON line for each node of the run's graph.
   ExitCode predict_nodes(const OpenedModel& opened) const {
     if (!opened.run) reject("{}: expected a run, whose data set has the graph", from_);
-    if (!inputs_.empty() || !file_.empty() || pairs_ || !columns_.empty() || max_length_ > 0)
-      reject("{}: is a model of a graph, which is the run's: expected no inputs", from_);
+    if (!inputs_.empty() || !file_.empty() || pairs_ || !columns_.empty() || max_length_ > 0 ||
+        !masks_.folder.empty() || masks_.overlays || masks_.add_one || windows_ || whole_)
+      reject("{}: is a model of a graph, which is the run's: expected no inputs, and of the options --top alone",
+             from_);
     const Experiment past = experiment_of(*opened.run);
     const auto graph = open_dataset(past.data.name, dataset_options(past, Split::validation));
     Sample sample;
     sample.begin(0);
     graph->read(0, sample);
+    const auto* const nodes = dynamic_cast<const NodeGraphDataset*>(graph.get());
     const NoGrad no_grad;
     std::int64_t node = 0;
     for (const Prediction& prediction :
          opened.task()->predict(*opened.model, collate(std::span(&sample, 1), graph->info().fields))) {
-      ordered_json line{{"node", node++}};
+      if (!is_finite(prediction)) fail("node {}: the model's output is not finite", node);
+      ordered_json line{{"node", node}};
+      if (nodes != nullptr && !nodes->ids().empty()) line["id"] = nodes->ids()[static_cast<std::size_t>(node)];
+      ++node;
       add_to(line, prediction, top_);
       if (!print_output(to_line(line) + "\n")) return 0;
     }

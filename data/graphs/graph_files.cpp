@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace lacuna {
 
@@ -59,7 +60,8 @@ T parsed(std::string_view cell, std::string_view expected, const std::string& fi
 
 double number_of(std::string_view cell, const std::string& file, std::int64_t line) {
   const auto value = parsed<double>(cell, "a number", file, line);
-  if (!std::isfinite(value)) reject("{}:{}: expected a finite number, got \"{}\"", file, line, cell);
+  if (!(std::abs(value) <= std::numeric_limits<float>::max()))
+    reject("{}:{}: expected a finite number of 32 bits, got \"{}\"", file, line, cell);
   return value;
 }
 std::int64_t whole_number_of(std::string_view cell, const std::string& file, std::int64_t line) {
@@ -128,8 +130,6 @@ struct Opened {
 
 Opened opened(std::string_view name, ReadGraph read, const DatasetOptions& options) {
   const auto own = read_options<GraphFileOptions>(fmt::format("data set {}", name), options.settings);
-  if (options.train_size > 0 || options.validation_size > 0)
-    reject("data.train_size, data.validation_size: a graph is one sample; the splits of its nodes say which count");
   const std::string key = fmt::format("{} {} {} {} {}", name, options.path.string(), own.undirected, own.inductive,
                                       static_cast<int>(own.standardize));
   return {own, options.files->get<NodeGraph>(key, [&] {
@@ -146,10 +146,7 @@ Opened opened(std::string_view name, ReadGraph read, const DatasetOptions& optio
 DatasetInfo describe_graph(std::string_view name, ReadGraph read, const DatasetOptions& options) {
   const auto [own, graph] = opened(name, read, options);
   const NodeGraphShape shape = shape_of(*graph, options.split, own.evaluated);
-  if (shape.counted == 0)
-    reject("{}: expected nodes of the split {} with labels, got none{}", options.path.string(),
-           name_of_split(options.split == Split::train ? NodeSplit::train : own.evaluated),
-           options.split == Split::train ? "" : "; data.evaluated=test or train evaluates those");
+  check_splits(options, own.evaluated, shape.counted, options.path.string());
   return {.name = std::string(name),
           .size = 1,
           .fields = fields_of(shape),

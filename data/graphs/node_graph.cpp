@@ -69,12 +69,12 @@ std::vector<std::int32_t> degrees_of(const std::vector<std::int32_t>& ends, std:
 
 }  // namespace
 
-NodeEdges edges_of(Arcs arcs, std::int64_t nodes, bool undirected, const std::string& file, std::int64_t first_line) {
+NodeEdges edges_of(Arcs arcs, std::int64_t nodes, bool undirected, const std::string& file,
+                   const std::vector<std::string>& ids) {
   constexpr std::int64_t most = 0x7fffffff;
   for (std::int64_t i = 0; i < arcs.count(); ++i)
     for (const std::int32_t v : {arcs.from[static_cast<std::size_t>(i)], arcs.to[static_cast<std::size_t>(i)]})
-      if (v < 0 || v >= nodes)
-        reject("{}: edge {} names node {}, expected 0 to {}", file, first_line + i, v, nodes - 1);
+      if (v < 0 || v >= nodes) reject("{}: edge {} names node {}, expected 0 to {}", file, i + 1, v, nodes - 1);
   if ((undirected ? 2 : 1) * arcs.count() + nodes > most)
     reject("{}: expected at most {} edges with loops{}, got {} edges of {} nodes", file, most,
            undirected ? " and reversed ones" : "", arcs.count(), nodes);
@@ -82,11 +82,18 @@ NodeEdges edges_of(Arcs arcs, std::int64_t nodes, bool undirected, const std::st
   const std::int64_t given = arcs.count();
   if (undirected) add_reversed(arcs);
   add_loops(arcs, nodes);
+  const auto name = [&](std::int32_t v) { return ids.empty() ? std::to_string(v) : ids[static_cast<std::size_t>(v)]; };
   Arcs kept;
   std::int64_t first_kept = 0;
   for (const std::int32_t i : by_target(arcs, nodes)) {
     const std::int32_t from = arcs.from[static_cast<std::size_t>(i)], to = arcs.to[static_cast<std::size_t>(i)];
-    if (!kept.from.empty() && kept.from.back() == from && kept.to.back() == to) continue;
+    if (!kept.from.empty() && kept.from.back() == from && kept.to.back() == to) {
+      if (const auto at = static_cast<std::size_t>(i); !arcs.weights.empty() && arcs.weights[at] != kept.weights.back())
+        reject("{}: expected one weight of the edge from node {} to node {}, got {} and {}{}", file, name(from),
+               name(to), kept.weights.back(), arcs.weights[at],
+               undirected ? "; data.undirected=false keeps weights of each direction" : "");
+      continue;
+    }
     first_kept += i < given ? 1 : 0;
     kept.from.push_back(from);
     kept.to.push_back(to);
@@ -141,6 +148,16 @@ const NodeEdges& edges_in(const NodeGraph& graph, Split split) {
 }
 
 }  // namespace
+
+void check_splits(const DatasetOptions& options, NodeSplit evaluated, std::int64_t counted, const std::string& origin) {
+  if (options.train_size > 0 || options.validation_size > 0)
+    reject("data.train_size, data.validation_size: a graph is one sample; the splits of its nodes say which count");
+  if (counted > 0) return;
+  const NodeSplit split = options.split == Split::train ? NodeSplit::train : evaluated;
+  reject("{}: expected nodes of the split {} with labels, got none{}", origin,
+         names_of(split)[static_cast<std::size_t>(split)].first,
+         options.split == Split::train ? "" : "; data.evaluated=test or train evaluates those");
+}
 
 NodeGraphShape shape_of(const NodeGraph& graph, Split split, NodeSplit evaluated) {
   const NodeEdges& edges = edges_in(graph, split);
@@ -201,6 +218,11 @@ NodeGraphDataset::NodeGraphDataset(DatasetInfo info, std::shared_ptr<const NodeG
   for (std::int64_t i = 0; i < count; ++i)
     std::memcpy(labels_.raw() + i * row, all.data<const std::byte>() + nodes[static_cast<std::size_t>(i)] * row,
                 static_cast<std::size_t>(row));
+}
+
+std::string NodeGraphDataset::origin(std::int64_t row) const {
+  const std::int64_t node = nodes_.data<const std::int64_t>()[row];
+  return ids().empty() ? fmt::format("node {}", node) : fmt::format("node {}", ids()[static_cast<std::size_t>(node)]);
 }
 
 void NodeGraphDataset::read_sample(std::int64_t, Sample& sample) const {

@@ -26,9 +26,9 @@ struct NodeEdges {
   std::int64_t dropped = 0;     // arcs that were there already
 };
 /// Adds a loop to each node that has none, with `undirected` the reverse of each arc, and drops arcs that are there
-/// already. Rejects nodes outside [0, nodes), naming the arc as line `first_line` and after of `file`.
+/// already. Rejects nodes outside [0, nodes) and two weights of one edge, naming `file` and the nodes by `ids`, if any.
 NodeEdges edges_of(Arcs arcs, std::int64_t nodes, bool undirected, const std::string& file,
-                   std::int64_t first_line = 1);
+                   const std::vector<std::string>& ids = {});
 
 enum class NodeSplit : std::uint8_t { none, train, val, test };
 std::array<std::pair<std::string_view, NodeSplit>, 4> names_of(NodeSplit);
@@ -39,6 +39,7 @@ struct NodeGraph {
   std::vector<NodeSplit> split;       // [V]
   NodeEdges edges, training_edges{};  // training_edges: where training sees fewer; undefined: the same
   std::vector<std::string> classes;   // names
+  std::vector<std::string> ids{};     // [V] names of nodes, or none
 };
 
 /// The sizes of a graph, known before it is read or drawn.
@@ -59,12 +60,19 @@ struct NodeGraphOptions {
   static Fields fields();
 };
 
+/// Refuses sizes of splits and a split of no nodes that count.
+void check_splits(const DatasetOptions& options, NodeSplit evaluated, std::int64_t counted, const std::string& origin);
+
 /// A graph as the one sample of both splits: training has the labels of the nodes of `train`, validation those of
 /// `evaluated`.
 class NodeGraphDataset final : public Dataset {
  public:
   NodeGraphDataset(DatasetInfo info, std::shared_ptr<const NodeGraph> graph, Split split, NodeSplit evaluated);
   std::int64_t length(std::int64_t) const override { return graph_->features.shape()[0]; }
+  /// Names of the nodes in the order of the files, or none.
+  const std::vector<std::string>& ids() const { return graph_->ids; }
+  /// Names the node of a row of the labels.
+  std::string origin(std::int64_t row) const;
 
  private:
   void read_sample(std::int64_t index, Sample& sample) const override;

@@ -106,6 +106,7 @@ std::shared_ptr<const NodeGraph> read_edge_list(const fs::path& folder, const Gr
               const std::string name = id < 0 ? std::to_string(node) : name_in(cells[static_cast<std::size_t>(id)]);
               if (!numbers.emplace(name, node).second)
                 reject("{}:{}: node \"{}\" is there twice", nodes_file.string(), line, name);
+              if (id >= 0) graph->ids.push_back(name);
               labels.push_back(name_in(cells[columns.at("label")]));
               graph->split.push_back(split_of(cells[columns.at("split")], nodes_file.string(), line));
               width = 0;
@@ -155,7 +156,7 @@ std::shared_ptr<const NodeGraph> read_edge_list(const fs::path& folder, const Gr
               }
             });
   if (arcs.from.empty()) reject("{}: expected edges, got none", edges_file.string());
-  graph->edges = edges_of(std::move(arcs), nodes, options.undirected, edges_file.string(), 2);
+  graph->edges = edges_of(std::move(arcs), nodes, options.undirected, edges_file.string(), graph->ids);
   standardize(options.standardize, *graph);
   return graph;
 }

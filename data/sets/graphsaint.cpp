@@ -21,9 +21,10 @@ Arcs read_matrix(const fs::path& file, std::int64_t nodes) {
   const std::vector<std::int64_t> starts = arrays.at("indptr").whole_numbers();
   Arcs arcs;
   arcs.from = arrays.at("indices").node_numbers();
-  if (std::ssize(starts) != nodes + 1 || starts.front() != 0 || starts.back() != arcs.count() ||
-      !std::ranges::is_sorted(starts))
+  if (std::ssize(starts) != nodes + 1)
     reject("{}: expected {} rows, one for each row of feats.npy, got {}", file.string(), nodes, std::ssize(starts) - 1);
+  if (starts.front() != 0 || starts.back() != arcs.count() || !std::ranges::is_sorted(starts))
+    reject("{}: indptr: expected ascending numbers from 0 to {}, the count of indices", file.string(), arcs.count());
   arcs.to.reserve(arcs.from.size());
   for (std::int64_t v = 0; v < nodes; ++v)
     arcs.to.insert(
@@ -33,10 +34,12 @@ Arcs read_matrix(const fs::path& file, std::int64_t nodes) {
   return arcs;
 }
 
-void read_saint_labels(const fs::path& file, std::int64_t nodes, NodeGraph& graph) {
+/// Which nodes have several labels, [V]; empty where each has one class.
+std::vector<bool> read_saint_labels(const fs::path& file, std::int64_t nodes, NodeGraph& graph) {
   const nlohmann::json map = parse_json(read_text(file, most_graph_bytes), file.string());
   std::vector<std::int64_t> single(static_cast<std::size_t>(nodes), -1);
   bool has_single = false;
+  std::vector<bool> labelled;
   for (const auto& [key, value] : map.items()) {
     const std::int64_t node = whole_number_of(key, file.string(), 1);
     if (node < 0 || node >= nodes) reject("{}: expected nodes 0 to {}, got \"{}\"", file.string(), nodes - 1, key);
@@ -45,11 +48,15 @@ void read_saint_labels(const fs::path& file, std::int64_t nodes, NodeGraph& grap
       has_single = true;
       continue;
     }
-    if (!value.is_array() || has_single || (graph.labels.defined() && graph.labels.shape()[1] != std::ssize(value)))
+    if (!value.is_array() || value.empty() || has_single ||
+        (graph.labels.defined() && graph.labels.shape()[1] != std::ssize(value)))
       reject("{}: node {}: expected a class, or as many zeros and ones as other nodes have, got {}", file.string(),
              node, value.dump());
-    if (!graph.labels.defined())
+    if (!graph.labels.defined()) {
       graph.labels = Tensor::zeros({nodes, std::ssize(value)}, DType::f32, Device::cpu, Purpose::data);
+      labelled.resize(static_cast<std::size_t>(nodes));
+    }
+    labelled[static_cast<std::size_t>(node)] = true;
     for (std::size_t c = 0; c < value.size(); ++c) {
       if (value[c] != 0 && value[c] != 1)
         reject("{}: node {}: expected zeros and ones, got {}", file.string(), node, value[c].dump());
@@ -60,6 +67,7 @@ void read_saint_labels(const fs::path& file, std::int64_t nodes, NodeGraph& grap
     graph.classes = numbered_classes(graph.labels.shape()[1]);
   else
     set_labels(single, file.string(), graph);
+  return labelled;
 }
 
 std::shared_ptr<const NodeGraph> read_saint(const fs::path& folder, const GraphFileOptions& options) {
@@ -74,7 +82,8 @@ std::shared_ptr<const NodeGraph> read_saint(const fs::path& folder, const GraphF
   };
   graph->edges = edges("adj_full.npz");
   if (options.inductive) graph->training_edges = edges("adj_train.npz");
-  read_saint_labels(folder / "class_map.json", nodes, *graph);
+  const fs::path classes = folder / "class_map.json";
+  const std::vector<bool> labelled = read_saint_labels(classes, nodes, *graph);
   const fs::path roles = folder / "role.json";
   const nlohmann::json role = parse_json(read_text(roles, most_graph_bytes), roles.string());
   graph->split.resize(static_cast<std::size_t>(nodes));
@@ -85,7 +94,11 @@ std::shared_ptr<const NodeGraph> read_saint(const fs::path& folder, const GraphF
     for (const nlohmann::json& node : role[key]) {
       if (!node.is_number_integer() || node < 0 || node >= nodes)
         reject("{}: `{}`: expected nodes 0 to {}, got {}", roles.string(), key, nodes - 1, node.dump());
-      put_into(split, node.get<std::int64_t>(), roles.string(), *graph);
+      const auto number = node.get<std::int64_t>();
+      if (!labelled.empty() && !labelled[static_cast<std::size_t>(number)])
+        reject("{}: expected labels of node {}, which `{}` of role.json lists, got none", classes.string(), number,
+               key);
+      put_into(split, number, roles.string(), *graph);
     }
   }
   standardize(options.standardize, *graph);

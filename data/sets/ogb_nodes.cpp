@@ -28,6 +28,16 @@ fs::path only_folder(const fs::path& path) {
   return found.front();
 }
 
+/// Compares a count with the one that OGB gives beside the file, if it does.
+void check_count(std::int64_t count, const fs::path& file, const fs::path& counts) {
+  std::error_code ignored;
+  if (!fs::exists(counts, ignored)) return;
+  for_rows(counts, 1, [&](std::int64_t line, const std::vector<std::string_view>& cells) {
+    if (const std::int64_t given = whole_number_of(cells[0], counts.string(), line); given != count)
+      reject("{}: expected {} lines, as {} says, got {}", file.string(), given, counts.string(), count);
+  });
+}
+
 std::shared_ptr<const NodeGraph> read_ogb(const fs::path& folder, const GraphFileOptions& options) {
   auto graph = std::make_shared<NodeGraph>();
   const fs::path features = folder / "raw/node-feat.csv.gz", edges = folder / "raw/edge.csv.gz",
@@ -56,6 +66,9 @@ std::shared_ptr<const NodeGraph> read_ogb(const fs::path& folder, const GraphFil
     arcs.from.push_back(node_of(cells[0], edges, line));
     arcs.to.push_back(node_of(cells[1], edges, line));
   });
+  check_count(nodes, features, folder / "raw/num-node-list.csv.gz");
+  check_count(arcs.count(), edges, folder / "raw/num-edge-list.csv.gz");
+  if (arcs.count() == 0) reject("{}: expected edges, got none", edges.string());
   graph->edges = edges_of(std::move(arcs), nodes, options.undirected, edges.string());
   std::vector<std::int64_t> labels;
   for_rows(of_labels, 1, [&](std::int64_t line, const std::vector<std::string_view>& cells) {

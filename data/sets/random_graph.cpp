@@ -90,7 +90,9 @@ GraphSize size_of(const RandomGraphOptions& options) {
 }
 
 RandomGraphOptions read(const DatasetOptions& options) {
-  return read_options<RandomGraphOptions>("data set random_graph", options.settings);
+  const auto own = read_options<RandomGraphOptions>("data set random_graph", options.settings);
+  if (own.evaluated == NodeSplit::none) reject("data.evaluated: random_graph has train, val and test, got none");
+  return own;
 }
 
 /// Random nodes of a list, by weight.
@@ -246,15 +248,17 @@ DatasetInfo describe_random_graph(const DatasetOptions& options) {
   const GraphSize size = size_of(own);
   const std::int64_t test = size.nodes - size.train - size.val;
   const NodeSplit evaluated = options.split == Split::train ? NodeSplit::train : own.evaluated;
+  const std::int64_t counted = evaluated == NodeSplit::train ? size.train
+                               : evaluated == NodeSplit::val ? size.val
+                                                             : test;
+  check_splits(options, evaluated, counted, "random_graph");
   return {.name = "random_graph",
           .size = 1,
           .fields = fields_of({.nodes = size.nodes,
                                .edges = size.entries + size.nodes,
                                .features = size.features,
                                .classes = size.classes,
-                               .counted = evaluated == NodeSplit::train ? size.train
-                                          : evaluated == NodeSplit::val ? size.val
-                                                                        : test,
+                               .counted = counted,
                                .several = size.several}),
           .classes = numbered_classes(size.classes)};
 }

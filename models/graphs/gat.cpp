@@ -1,4 +1,5 @@
 // Graph attention networks (Veličković et al. 2018).
+#include "core/error.h"
 #include "models/graphs/graph_model.h"
 #include "nn/functional.h"
 #include "nn/init.h"
@@ -59,9 +60,15 @@ class GatLayer final : public Module {
 
   Variable forward(Variable x, const GraphPtr& graph) const {
     const Scope scope(*this);
-    Variable h = forward_thinned(linear_, dropout_, x);
+    // An adapter saves its thinned input: both layers then share one.
+    const bool shares = residual_ && (linear_.adapter() != nullptr || residual_->adapter() != nullptr);
+    if (shares) x = dropout_.forward(std::move(x));
+    const auto map = [&](const nn::Linear& linear, Variable in) {
+      return shares ? linear.forward(std::move(in)) : forward_thinned(linear, dropout_, std::move(in));
+    };
+    Variable h = map(linear_, x);
     Variable beside;
-    if (residual_) beside = forward_thinned(*residual_, dropout_, std::move(x));
+    if (residual_) beside = map(*residual_, std::move(x));
     x = {};
     h = apply(GraphAttention{.graph = graph,
                              .heads = heads_,
@@ -109,6 +116,8 @@ class Gat final : public GraphModel {
   }
 
   Variable classify(Variable x, const GraphPtr& graph) override {
+    if (graph->weights().defined())
+      reject("gat: expected edges without weights, which its attention does not read; gcn and gcnii do");
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       x = layers_[i].forward(std::move(x), graph);
       if (i + 1 < layers_.size()) x = activations_[i].forward(std::move(x));

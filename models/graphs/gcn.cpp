@@ -52,7 +52,7 @@ class Gcn final : public GraphModel {
 
  private:
   static std::string head_of(const GraphOptions& options) {
-    return options.library == GraphLibrary::pyg ? fmt::format("convs.{}.lin", options.layers - 1)
+    return options.library == GraphLibrary::pyg ? fmt::format("convs.{}", options.layers - 1)
                                                 : fmt::format("layers.{}.linear", options.layers - 1);
   }
 

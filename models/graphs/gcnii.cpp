@@ -28,6 +28,9 @@ struct GcniiOptions : GraphOptions {
   }
   void check(HyperProblems& problems) const {
     if (norm != GraphNorm::none) problems.add("norm", "`norm`: gcnii has none, expected none");
+    if (library == GraphLibrary::cogdl && !shared) problems.add("shared", "`shared`: of false expects `library` pyg");
+    if (library == GraphLibrary::pyg && residual)
+      problems.add("residual", "`residual`: of true expects `library` cogdl");
   }
 };
 
@@ -54,7 +57,7 @@ class GcniiLayer final : public Module {
     Variable y = (1 - alpha_) * propagate(x, graph);
     if (!residual_) x = {};
     if (of_first_) {
-      y = mapped(std::move(y), linear_) + mapped(alpha_ * std::move(first), *of_first_);
+      y = mapped(std::move(y), linear_) + alpha_ * mapped(std::move(first), *of_first_);
     } else {
       y = mapped(std::move(y) + alpha_ * std::move(first), linear_);
     }

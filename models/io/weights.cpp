@@ -183,9 +183,13 @@ LoadedWeights judge_head(const Model& model, const WeightFiles& file, const Load
   }
   for (const SafetensorsEntry& entry : file.entries())
     if (belongs_to_head(entry.name, model, options.prefix) && !known.contains(entry.name)) judged.new_head = true;
-  for (const std::string& head : model.heads())
+  for (const std::string& head : model.heads()) {
     if (const SafetensorsEntry* const weight = file.find(options.prefix + head + ".weight"))
       judged.file_classes = classes_of(*weight, model, head);
+    else if (const SafetensorsEntry* const bias = file.find(options.prefix + head + ".bias");
+             bias != nullptr && !known.contains(options.prefix + head + ".weight"))  // a head of several layers
+      judged.file_classes = bias->shape.front();
+  }
   return judged;
 }
 

@@ -51,8 +51,10 @@ struct EdgeWeights {
   /// The factor of dropout of a weight.
   LACUNA_DEVICE float factor(std::int64_t target, std::int64_t source) const {
     if (what.dropped_below == 0) return 1.0F;
-    const std::int64_t draws = (what.heads + 3) / 4, first = (target * what.of.nodes + source) * draws;
-    const std::array<std::uint32_t, 4> four = stream.draw(static_cast<std::uint64_t>(first + head / 4));
+    const auto draws = static_cast<std::uint64_t>((what.heads + 3) / 4);
+    const std::uint64_t pair = static_cast<std::uint64_t>(target) * static_cast<std::uint64_t>(what.of.nodes) +
+                               static_cast<std::uint64_t>(source);
+    const std::array<std::uint32_t, 4> four = stream.draw(pair * draws + static_cast<std::uint64_t>(head / 4));
     return four[static_cast<std::size_t>(head % 4)] < what.dropped_below ? 0.0F : what.kept_scale;
   }
 };

@@ -71,7 +71,9 @@ struct Edges {
   /// factors[k]: what dropout multiplies the weight of head k by.
   void draw(std::int64_t target, std::int64_t source, C* factors) const {
     if (how.dropped_below == 0) return std::fill(factors, factors + heads, C(1));
-    const auto first = static_cast<std::uint64_t>((target * nodes + source) * draws);
+    const auto first =
+        (static_cast<std::uint64_t>(target) * static_cast<std::uint64_t>(nodes) + static_cast<std::uint64_t>(source)) *
+        static_cast<std::uint64_t>(draws);
     for (std::int64_t k = 0; k < heads; k += 4) {
       const std::array<std::uint32_t, 4> four = stream.draw(first + static_cast<std::uint64_t>(k / 4));
       for (std::int64_t j = 0; j < std::min<std::int64_t>(4, heads - k); ++j)

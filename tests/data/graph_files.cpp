@@ -145,7 +145,13 @@ TEST_CASE("graph files: a damaged file is refused, and named") {
         Damage{"graphsaint", "role.json", text(R"({"tr": [0], "va": [5], "te": []})")},
         Damage{"graphsaint", "role.json", text(R"({"tr": [0], "va": [0], "te": []})")},
         Damage{"graphsaint", "role.json", text(R"({"tr": [0], "va": [1]})")},
+        Damage{"graphsaint", "class_map.json", text(R"({"0": []})")},
+        Damage{"graphsaint", "class_map.json", text(R"({"0": [0, 1], "1": [1, 0], "2": [1, 1]})")},
         Damage{"ogb", "raw/edge.csv.gz", half},
+        Damage{"ogb", "raw/edge.csv.gz", text("")},
+        Damage{"ogb", "raw/num-edge-list.csv.gz", text("100\n")},
+        Damage{"ogb", "raw/num-node-list.csv.gz", text("100\n")},
+        Damage{"ogb", "raw/node-feat.csv.gz", text("1e300\n")},
         Damage{"ogb", "raw/node-feat.csv.gz", half},
         Damage{"ogb", "raw/edge.csv.gz", text("source,target\n0,1\n")},
         Damage{"ogb", "raw/edge.csv.gz", text("0,5\n")},
@@ -174,6 +180,9 @@ TEST_CASE("graph files: a damaged file is refused, and named") {
   expect_refused("edges.csv", "a,b\nc,a\n");
   expect_refused("edges.csv", "source,target,wieght\na,b,1\n");
   expect_refused("edges.csv", "source,target,weight\na,b,-1\n");
+  expect_refused("edges.csv", "source,target,weight\na,b,1e300\n");
+  expect_refused("edges.csv", "source,target,weight\na,b,.5\na,b,2\n");
+  expect_refused("edges.csv", "source,target,weight\na,b,.5\nb,a,2\n");
   expect_refused("edges.csv", "source,target\na\n");
   expect_refused("nodes.csv", "id,label,split,f0\na,x,train,1\na,y,val,1\n");
   expect_refused("nodes.csv", "id,label,split,f0\na,x,training,1\n");

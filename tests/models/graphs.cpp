@@ -89,6 +89,36 @@ TEST_CASE("graphs: two in a batch give what each gives alone") {
   CHECK(std::vector<double>(all.begin() + std::ssize(alone), all.end()) == alone);
 }
 
+TEST_CASE("graphs: attention refuses weights of edges, which a convolution reads") {
+  const auto run = [](std::string_view family) {
+    Batch batch = graph_of(Split::train, 100);
+    batch.set("weights", Tensor::full({batch["sources"].count()}, 2, DType::f32, Device::cpu));
+    tiny(family, "pyg")->forward(std::move(batch));
+  };
+  run("gcn");
+  CHECK_THROWS_AS(run("gat"), Error);
+}
+
+TEST_CASE("graphs: options without effect are refused") {
+  const auto build = [](std::string_view library, std::string_view option, bool value) {
+    return build_model("gcnii", {{"library", std::string(library)}, {std::string(option), value}}, {});
+  };
+  CHECK_THROWS_AS(build("cogdl", "shared", false), Error);
+  CHECK_THROWS_AS(build("pyg", "residual", true), Error);
+  CHECK_NOTHROW(build("pyg", "shared", false));
+}
+
+TEST_CASE("graphs: the head of each family has all tensors with a row for each class") {
+  for (const std::string_view family : {"gcn", "gat", "gcnii"})
+    for (const std::string_view library : {"cogdl", "pyg"}) {
+      CAPTURE(family);
+      CAPTURE(library);
+      const std::unique_ptr<Model> model = tiny(family, library);
+      for (const Parameter* const parameter : model->parameters())
+        if (parameter->shape()[0] == 5) CHECK(parameter->path().starts_with(model->heads().front() + "."));
+    }
+}
+
 TEST_CASE("graphs: features of another width are refused") {
   const Batch batch = graph_of(Split::train, 100);
   const std::unique_ptr<Model> model = tiny("gcn", "cogdl", 31);

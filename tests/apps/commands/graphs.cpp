@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 using namespace lacuna::test;
 
@@ -33,6 +35,22 @@ TEST_CASE("graphs: each family trains in f32 and bf16, and predict has a line fo
     }
 }
 
+TEST_CASE("graphs: predict names nodes as nodes.csv does, and refuses options of images") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "g");
+  std::ofstream(folder / "g/nodes.csv") << "id,label,split,f0\nann,x,train,1\nbob,y,val,2\ncat,y,train,3\n";
+  std::ofstream(folder / "g/edges.csv") << "source,target\nann,bob\ncat,ann\n";
+  CHECK(run_command(folder, {"train", "model=gcn", "model.hidden=8", "data=g", "epochs=1", "train.device=cpu",
+                             "output=r"})
+            .code == 0);
+  const CommandResult predicted = run_command(folder, {"predict", "r"});
+  std::istringstream lines(predicted.out);
+  std::vector<std::string> ids;
+  for (std::string line; std::getline(lines, line);) ids.push_back(nlohmann::json::parse(line).at("id"));
+  CHECK(ids == std::vector<std::string>{"ann", "bob", "cat"});
+  CHECK(run_command(folder, {"predict", "r", "--out", "x"}).code != 0);
+}
+
 TEST_CASE("graphs: settings without effect are refused") {
   const TemporaryFolder folder;
   const auto status = [&](const std::string& setting) {
@@ -44,4 +62,10 @@ TEST_CASE("graphs: settings without effect are refused") {
   CHECK(status("data.undirected=false") == 0);
   CHECK(status("data.inductive=true") == 2);
   CHECK(status("data.train_size=1") == 2);
+  const auto drawn = [&](const std::string& setting) {
+    return run_command(folder, {"plan", "model=gcn", "data.name=random_graph", "data.like=small", setting}).code;
+  };
+  CHECK(drawn("data.evaluated=test") == 0);
+  CHECK(drawn("data.evaluated=none") == 2);
+  CHECK(drawn("data.train_size=5") == 2);
 }

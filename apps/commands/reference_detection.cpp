@@ -54,6 +54,26 @@ Tensor joined(const std::vector<Tensor>& parts) {
   return Tensor::from(std::span<const double>(all), {samples, rows, width}, parts.front().dtype());
 }
 
+/// [N, h, w, C] as torchvision has it: [N, C, h, w].
+Tensor channels_first(const Tensor& map) {
+  const Shape& shape = map.shape();
+  const std::int64_t pixels = shape[1] * shape[2], channels = shape[3];
+  const std::vector<double> values = map.to_vector();
+  std::vector<double> planes;
+  for (std::int64_t n = 0; n < shape[0]; ++n)
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t p = 0; p < pixels; ++p)
+        planes.push_back(values[static_cast<std::size_t>((n * pixels + p) * channels + c)]);
+  return Tensor::from(std::span<const double>(planes), {shape[0], channels, shape[1], shape[2]}, map.dtype());
+}
+
+/// Our keys for one of a description.
+std::vector<std::string> keys_of(const std::string& key) {
+  if (key == "rpn_pre_nms") return {"rpn_pre_nms_top_n_train", "topk_candidates"};
+  if (key == "rpn_post_nms") return {"rpn_post_nms_top_n_train", "rpn_post_nms_top_n_test"};
+  return {key};
+}
+
 }  // namespace
 
 bool is_reference_detector(const json& description) {
@@ -77,9 +97,13 @@ std::vector<HyperParameter> detector_parameters(const json& description) {
     } else if (value.is_array() && !value.empty() && value[0].is_array()) {
       values.push_back({key, flat(value)});
     } else {
-      values.push_back({key, reference_value(key, value)});
+      for (const std::string& own : keys_of(key)) values.push_back({own, reference_value(key, value)});
     }
   }
+  // Draws of another library cannot be repeated: a file holds results of all that it would draw from.
+  if (description.contains("rpn_pre_nms"))
+    for (const char* const key : {"rpn_batch_size_per_image", "box_batch_size_per_image"})
+      values.push_back({key, std::int64_t{1} << 20});
   return values;
 }
 
@@ -111,8 +135,8 @@ NamedTensors detector_outputs(const NamedTensors& seen, const SafetensorsFile& f
     const std::string stem = name.substr(0, name.rfind('.'));
     if (stem == name || file.contains(prefix + name)) {
       const bool are_labels = evaluates && tensor.dtype() == DType::i64 && name != "offsets";
-      all.set(name, are_labels ? shifted(tensor, 1) : tensor);
-    } else if (name.ends_with(".0")) {
+      all.set(name, are_labels ? shifted(tensor, 1) : tensor.shape().rank() == 4 ? channels_first(tensor) : tensor);
+    } else if (name.ends_with(".0") && file.contains(prefix + stem)) {
       std::vector<Tensor> parts;
       for (std::size_t i = 0; seen.contains(fmt::format("{}.{}", stem, i)); ++i)
         parts.push_back(seen.at(fmt::format("{}.{}", stem, i)));

@@ -1,5 +1,6 @@
 // Detectors: gradients, images without objects, what is found, and memory policies.
 #include "models/detection/detector.h"
+#include "models/detection/proposals.h"
 
 #include "autograd/policy.h"
 #include "autograd/tape.h"
@@ -59,8 +60,16 @@ Batch two_images(DType dtype = DType::f32) {
   return batch;
 }
 
-std::vector<Tensor> gradients(const std::string& policy, const FreezeRules& rules = {}) {
-  const auto model = build_model("retinanet", tiny(true), {});
+std::vector<HyperParameter> tiny_faster_rcnn() {
+  std::vector<HyperParameter> values = tiny(true);
+  for (const auto& [key, value] : {std::pair("roi_size", 3), {"representation", 8}, {"box_batch_size_per_image", 16}})
+    values.push_back({key, std::int64_t{value}});
+  return values;
+}
+
+std::vector<Tensor> gradients(const std::string& policy, const FreezeRules& rules = {},
+                              const std::string& family = "retinanet") {
+  const auto model = build_model(family, family == "retinanet" ? tiny(true) : tiny_faster_rcnn(), {});
   if (!rules.freeze.empty()) freeze(*model, rules, model->heads());
   const auto task = make_task("detection", {}, *model);
   const auto how = make_policy(policy);
@@ -108,13 +117,14 @@ TEST_CASE("detection: gradients in f64 are the differences of the loss") {
 }
 
 TEST_CASE("detection: exact gradients equal those of keeping everything, with frozen stages too") {
-  for (const FreezeRules& rules : {FreezeRules{}, FreezeRules{.train = {}, .freeze = {"backbone.body.*"}}}) {
-    const std::vector<Tensor> keep = gradients("keep", rules), exact = gradients("exact", rules);
-    for (std::size_t i = 0; i < keep.size(); ++i) {
-      REQUIRE(keep[i].defined() == exact[i].defined());
-      if (keep[i].defined()) CHECK(keep[i].to_vector() == exact[i].to_vector());
+  for (const char* const family : {"retinanet", "fasterrcnn"})
+    for (const FreezeRules& rules : {FreezeRules{}, FreezeRules{.train = {}, .freeze = {"backbone.body.*"}}}) {
+      const std::vector<Tensor> keep = gradients("keep", rules, family), exact = gradients("exact", rules, family);
+      for (std::size_t i = 0; i < keep.size(); ++i) {
+        REQUIRE(keep[i].defined() == exact[i].defined());
+        if (keep[i].defined()) CHECK(keep[i].to_vector() == exact[i].to_vector());
+      }
     }
-  }
 }
 
 TEST_CASE("detection: frozen norms stay as they are, whatever is trained") {
@@ -136,7 +146,9 @@ TEST_CASE("detection: frozen norms stay as they are, whatever is trained") {
 }
 
 TEST_CASE("detection: batches without any object are trained on, and labels beyond the classes are refused") {
-  const auto model = build_model("retinanet", tiny(true), {});
+  std::unique_ptr<Model> model;
+  SUBCASE("RetinaNet") { model = build_model("retinanet", tiny(true), {}); }
+  SUBCASE("Faster R-CNN") { model = build_model("fasterrcnn", tiny_faster_rcnn(), {}); }
   const auto task = make_task("detection", {}, *model);
   Batch batch = two_images();
   const Batch empty = batch.part(1, 2);
@@ -147,6 +159,41 @@ TEST_CASE("detection: batches without any object are trained on, and labels beyo
   CHECK(images_of(numbers).front().truth.empty());
   batch["box_labels"].fill(3);
   CHECK_THROWS_AS(task->run(*model, batch, TaskMode::train), Error);
+}
+
+TEST_CASE("detection: samples of proposals are balanced, and drawn by seed, step and the image's number in the batch") {
+  Numbers matches;
+  for (std::int64_t i = 0; i < 300; ++i) matches.push_back(i % 3 - 2);
+  for (std::int64_t& match : matches) match = match == 0 ? 7 : match;  // each third: left out, background, of an object
+  const RandomStream draws{.seed = 1, .step = 4, .site = random_site("samples")};
+  const Numbers drawn = draw_balanced(matches, 40, 0.25, draws, 1);
+  const auto of = [&](const Numbers& some, std::int64_t match) {
+    return std::ranges::count_if(some, [&](std::int64_t i) { return matches[static_cast<std::size_t>(i)] == match; });
+  };
+  CHECK(of(drawn, 7) == 10);
+  CHECK(of(drawn, -1) == 30);
+  CHECK(std::ranges::is_sorted(drawn));
+  CHECK(std::ranges::adjacent_find(drawn) == drawn.end());
+  CHECK(draw_balanced(matches, 40, 0.25, draws, 1) == drawn);
+  CHECK(draw_balanced(matches, 40, 0.25, draws, 0) != drawn);
+  CHECK(draw_balanced(matches, 40, 0.25, {.seed = 1, .step = 5, .site = draws.site}, 1) != drawn);
+  CHECK(draw_balanced(matches, 40, 0.25, {.seed = 1, .step = 4, .site = draws.site, .first_sample = 1}, 0) == drawn);
+  CHECK(draw_balanced(matches, 1000, 0.5, draws, 0).size() == 200);
+}
+
+TEST_CASE("detection: proposals are the best of each map, without overlaps, and an image without any has itself") {
+  const auto floats = [](const std::vector<float>& values, const Shape& shape) {
+    return Tensor::from(std::span<const float>(values), shape);
+  };
+  const Tensor anchors = floats({0, 0, 10, 10, 0, 0, 10, 11, 20, 20, 60, 30, 50, 50, 60, 60}, {4, 4});
+  const std::vector<MapProposals> maps{
+      {floats({1, 2, 3, 4}, {4}), Tensor::zeros({4, 4}, DType::f32, Device::cpu), anchors},
+      {floats({0, 9}, {2}), Tensor::zeros({2, 4}, DType::f32, Device::cpu), anchors.leading(0, 2)}};
+  const Tensor found = best_proposals(maps, 0, {40, 50}, {.of_map = 3, .of_image = 2, .nms_thresh = 0.7});
+  CHECK(found.to_vector() == std::vector<double>{0, 0, 10, 11, 20, 20, 50, 30});
+  const Tensor none =
+      best_proposals(std::span(maps).first(1), 0, {40, 50}, {.of_map = 1, .of_image = 2, .nms_thresh = 0.7});
+  CHECK(none.to_vector() == std::vector<double>{0, 0, 50, 40});
 }
 
 TEST_CASE("detection: crowds and difficult objects are not trained on") {

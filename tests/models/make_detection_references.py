@@ -14,14 +14,15 @@ import torch
 import torch.nn as nn
 from safetensors.torch import save_file
 from timm.models.resnet import BasicBlock, Bottleneck, ResNet, make_blocks
-from torchvision.models.detection import RetinaNet
+from torchvision.models.detection import FasterRCNN, RetinaNet
 from torchvision.models.detection._utils import retrieve_out_channels
 from torchvision.models.detection.anchor_utils import AnchorGenerator, DefaultBoxGenerator
 from torchvision.models.detection.backbone_utils import BackboneWithFPN
+from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
 from torchvision.models.detection.ssd import SSD
 from torchvision.models.detection.ssdlite import SSDLiteFeatureExtractorMobileNet, SSDLiteHead
 from torchvision.models.mobilenetv3 import InvertedResidualConfig, MobileNetV3
-from torchvision.ops import FrozenBatchNorm2d
+from torchvision.ops import FrozenBatchNorm2d, MultiScaleRoIAlign
 from torchvision.ops.feature_pyramid_network import LastLevelP6P7
 
 BACKBONE = dict(block="basic", layers=[1, 1, 1, 1], channels=[4, 4, 6, 8], stem_width=6, norm="frozen")
@@ -30,16 +31,23 @@ RETINANET = dict(family="retinanet", num_classes=3, backbone=BACKBONE, fpn_chann
 SSDLITE = dict(family="ssdlite", num_classes=3, image_size=[72, 56], score_thresh=0.05, nms_thresh=0.5, topk_candidates=20,
                detections_per_img=12, width=0.05, blocks=[[8, 3, 8, 8, 0, "RE", 1], [8, 3, 16, 8, 1, "RE", 2],
                                                           [8, 5, 24, 16, 0, "HS", 2], [16, 5, 32, 16, 1, "HS", 1]])
+# Draws cannot be compared: all anchors and proposals are taken.
+FASTER_RCNN = dict(family="fasterrcnn", num_classes=3, backbone=dict(BACKBONE, block="bottleneck", channels=[4, 4, 4, 6]), fpn_channels=6,
+                   image_size=[56, 72], score_thresh=0.05, nms_thresh=0.4, topk_candidates=30, detections_per_img=12,
+                   anchor_sizes=[[8], [12], [20], [32], [48]], roi_size=3, representation=12, rpn_pre_nms_top_n_train=40,
+                   rpn_post_nms_top_n_train=20, rpn_post_nms_top_n_test=16, rpn_nms_thresh=0.6, rpn_batch_size_per_image=100000,
+                   box_batch_size_per_image=100000)
 SGD = dict(name="sgd", lr=0.01, momentum=0.9, weight_decay=1e-4)
 CASES = {
     "retinanet": (RETINANET, SGD),
     "retinanet-norms-f64": (dict(RETINANET, backbone=dict(BACKBONE, block="bottleneck", channels=[4, 4, 4, 6], norm="batch"),
                                  anchor_sizes=[[9], [18], [36], [54], [72]]), None),
     "ssdlite": (SSDLITE, SGD),
+    "faster-rcnn": (FASTER_RCNN, SGD),
 }
 
 
-def retinanet(m):
+def resnet(m):
     b = m["backbone"]
     bottleneck = b["block"] == "bottleneck"
     block = Bottleneck if bottleneck else BasicBlock
@@ -51,12 +59,20 @@ def retinanet(m):
                             norm_layer=norm)
     for name, stage in stages:
         setattr(body, name, stage)
-    channels = [c * (4 if bottleneck else 1) for c in b["channels"]]
+    return body, [c * (4 if bottleneck else 1) for c in b["channels"]]
+
+
+def as_given(m):
+    """Images come normalised and at their size."""
+    return dict(image_mean=[0.0] * 3, image_std=[1.0] * 3, min_size=min(m["image_size"]), max_size=max(m["image_size"]))
+
+
+def retinanet(m):
+    body, channels = resnet(m)
     backbone = BackboneWithFPN(body, {"layer2": "0", "layer3": "1", "layer4": "2"}, channels[1:], m["fpn_channels"],
                                LastLevelP6P7(m["fpn_channels"], m["fpn_channels"]))
     anchors = AnchorGenerator(tuple(map(tuple, m["anchor_sizes"])), ((0.5, 1.0, 2.0),) * len(m["anchor_sizes"]))
-    return RetinaNet(backbone, m["num_classes"], anchor_generator=anchors, image_mean=[0.0] * 3, image_std=[1.0] * 3,
-                     min_size=min(m["image_size"]), max_size=max(m["image_size"]),
+    return RetinaNet(backbone, m["num_classes"], anchor_generator=anchors, **as_given(m),
                      **{k: m[k] for k in ("score_thresh", "nms_thresh", "topk_candidates", "detections_per_img")})
 
 
@@ -73,6 +89,41 @@ def ssdlite(m):
                **{k: m[k] for k in ("score_thresh", "nms_thresh", "topk_candidates", "detections_per_img")})
 
 
+def faster_rcnn(m):
+    body, channels = resnet(m)
+    backbone = BackboneWithFPN(body, {f"layer{i + 1}": str(i) for i in range(4)}, channels, m["fpn_channels"])
+    anchors = AnchorGenerator(tuple(map(tuple, m["anchor_sizes"])), ((0.5, 1.0, 2.0),) * len(m["anchor_sizes"]))
+    return FasterRCNN(backbone, rpn_anchor_generator=anchors, rpn_pre_nms_top_n_test=m["topk_candidates"],
+                      box_roi_pool=MultiScaleRoIAlign(["0", "1", "2", "3"], m["roi_size"], 2),
+                      box_head=TwoMLPHead(m["fpn_channels"] * m["roi_size"] ** 2, m["representation"]),
+                      box_predictor=FastRCNNPredictor(m["representation"], m["num_classes"]),
+                      **{"box_" + k: m[k] for k in ("score_thresh", "nms_thresh", "detections_per_img")}, **as_given(m),
+                      **{k: v for k, v in m.items() if k.startswith("rpn_") or k == "box_batch_size_per_image"})
+
+
+def watch(net, seen):
+    """Writes what the heads give in training into `seen`; returns what to call when done."""
+    if not isinstance(net, FasterRCNN):
+        hooks = [net.head.register_forward_hook(lambda module, given, result: seen.update(result)),
+                 net.anchor_generator.register_forward_hook(lambda module, given, result: seen.update(anchors=result[0]))]
+        return lambda: [hook.remove() for hook in hooks]
+    def of_maps(module, given, result):
+        for name, maps in zip(("rpn_logits", "rpn_deltas"), result):
+            seen.update({f"{name}.{i}": one for i, one in enumerate(maps)})
+    hooks = [net.rpn.head.register_forward_hook(of_maps),
+             net.roi_heads.box_predictor.register_forward_hook(
+                 lambda module, given, result: seen.update(cls_logits=result[0], bbox_regression=result[1])),
+             net.rpn.anchor_generator.register_forward_hook(lambda module, given, result: seen.update(anchors=result[0]))]
+    select = net.roi_heads.select_training_samples
+    def selected(proposals, targets):
+        samples = select(proposals, targets)
+        seen.update(proposals=torch.cat(samples[0]), proposal_labels=torch.cat(samples[2]),
+                    proposal_offsets=torch.tensor([0] + [len(one) for one in samples[0]]).cumsum(0))
+        return samples
+    net.roi_heads.select_training_samples = selected
+    return lambda: [hook.remove() for hook in hooks]
+
+
 def in_place(net, images):
     """Images as they are: neither resized nor padded."""
     net.transform.resize = lambda image, target=None: (image, target)
@@ -84,12 +135,14 @@ def in_place(net, images):
 def write(path, m, opt):
     double = "f64" in os.path.basename(path)
     torch.manual_seed(1)
-    net = {"retinanet": retinanet, "ssdlite": ssdlite}[m["family"]](m)
+    net = {"retinanet": retinanet, "fasterrcnn": faster_rcnn, "ssdlite": ssdlite}[m["family"]](m)
     with torch.no_grad():
         for tensor in list(net.parameters()) + [b for b in net.buffers() if b.is_floating_point() and b.dim() == 1]:
             tensor.add_(torch.rand_like(tensor) * 0.2 - 0.1)
         if m["family"] == "retinanet":
             net.head.classification_head.cls_logits.bias.add_(3.5)
+        if m["family"] == "fasterrcnn":  # no proposals whose order rounding decides
+            net.rpn.head.cls_logits.weight.mul_(10)
     tensors = {"weight/" + k: v.clone() for k, v in net.state_dict().items() if v.is_floating_point()}
     height, width = m["image_size"]
     images = torch.randn(3, 3, height, width)
@@ -109,11 +162,9 @@ def write(path, m, opt):
         tensors["eval/" + name] = torch.cat([one[name] for one in found])
     tensors["eval/offsets"] = torch.tensor([0] + [len(one["labels"]) for one in found]).cumsum(0)
     seen = {}
-    hooks = [net.head.register_forward_hook(lambda module, given, result: seen.update(result)),
-             net.anchor_generator.register_forward_hook(lambda module, given, result: seen.update(anchors=result[0]))]
+    done = watch(net, seen)
     losses = net.train()(images, targets)
-    for hook in hooks:
-        hook.remove()
+    done()
     sum(losses.values()).backward()
     tensors.update({"output/" + k: v.detach().clone() for k, v in seen.items()})
     tensors.update({"output/loss_" + k.removeprefix("loss_"): v.detach().clone() for k, v in losses.items()})

@@ -1,0 +1,411 @@
+// Faster R-CNN (Ren et al. 2015) on a feature pyramid, as torchvision has its first version: the same names, shapes and
+// initial distributions.
+#include "core/math.h"
+#include "models/backbone.h"
+#include "models/detection/detector.h"
+#include "models/detection/proposals.h"
+#include "models/feature_pyramid.h"
+#include "models/registry.h"
+#include "nn/functional.h"
+#include "nn/init.h"
+#include "ops/detection/box_losses.h"
+#include "ops/detection/boxes.h"
+#include "ops/detection/roi_align.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+namespace lacuna {
+namespace {
+
+constexpr double smooth_l1_beta = 1.0 / 9;
+constexpr BoxCoding proposal_coding{}, object_coding{{10, 10, 5, 5}};
+
+struct FasterRcnnOptions : DetectorOptions {
+  static constexpr std::int64_t pyramid_maps = 5, ratios = 3;
+  BackboneOptions backbone{};
+  bool frozen_norm = false;
+  double norm_eps = 1e-5;
+  std::int64_t fpn_channels = 256, roi_size = 7, representation = 1024;
+  std::vector<std::int64_t> anchor_sizes{32, 64, 128, 256, 512};  // [pyramid_maps, sizes]
+  std::int64_t rpn_pre_nms_top_n_train = 2000, rpn_post_nms_top_n_train = 2000, rpn_post_nms_top_n_test = 1000;
+  double rpn_nms_thresh = 0.7;
+  std::int64_t rpn_batch_size_per_image = 256, box_batch_size_per_image = 512;
+  double rpn_positive_fraction = 0.5, box_positive_fraction = 0.25;
+
+  FasterRcnnOptions() { backbone.name = "resnet50"; }
+  static Fields fields() {
+    using F = FasterRcnnOptions;
+    return rows_of_base<F, DetectorOptions>() +
+           Fields{field("backbone", &F::backbone, fits_weights,
+                        "model whose last four maps the pyramid reads: a name, or a map of name and hyper-parameters"),
+                  field("frozen_norm", &F::frozen_norm, fits_weights,
+                        "the backbone's batch norms keep their statistics, weights and biases"),
+                  field("norm_eps", &F::norm_eps, up_to(1), fits_weights,
+                        "epsilon of frozen norms; 0 for torchvision's weights of COCO"),
+                  field("fpn_channels", &F::fpn_channels, extent_range, "channels of the pyramid"),
+                  field("roi_size", &F::roi_size, between(1, 64), "bins of a proposal along a side"),
+                  field("representation", &F::representation, extent_range, "width of the box head"),
+                  field("anchor_sizes", &F::anchor_sizes, extent_range, ItemCount{pyramid_maps, 64},
+                        "sides of the anchors in pixels: those of the finest of the five maps, those of the next, ...; "
+                        "equally many for each"),
+                  field("rpn_pre_nms_top_n_train", &F::rpn_pre_nms_top_n_train, count_range, fits_weights,
+                        "the same as topk_candidates in training"),
+                  field("rpn_post_nms_top_n_train", &F::rpn_post_nms_top_n_train, count_range, fits_weights,
+                        "proposals of an image in training at most"),
+                  field("rpn_post_nms_top_n_test", &F::rpn_post_nms_top_n_test, count_range, fits_weights,
+                        "proposals of an image in evaluation at most"),
+                  field("rpn_nms_thresh", &F::rpn_nms_thresh, up_to(1), fits_weights,
+                        "intersection over union above which the better of two boxes of a map removes the other"),
+                  field("rpn_batch_size_per_image", &F::rpn_batch_size_per_image, count_range, fits_weights,
+                        "anchors of an image drawn for the losses"),
+                  field("rpn_positive_fraction", &F::rpn_positive_fraction, up_to(1), fits_weights,
+                        "largest part of these anchors that has an object"),
+                  field("box_batch_size_per_image", &F::box_batch_size_per_image, count_range, fits_weights,
+                        "proposals of an image drawn for the losses"),
+                  field("box_positive_fraction", &F::box_positive_fraction, up_to(1), fits_weights,
+                        "largest part of these proposals that has an object")};
+  }
+  void check(HyperProblems& problems) {
+    Backbone::check(backbone, {image_size, in_channels, {-4, -3, -2, -1}}, "backbone", problems);
+    if (anchor_sizes.size() % pyramid_maps != 0)
+      problems.add("anchor_sizes", fmt::format("`anchor_sizes` has {} sides: expected equally many for each of {} maps",
+                                               anchor_sizes.size(), pyramid_maps));
+  }
+};
+
+/// The region proposal network's head, for every map.
+class ProposalHead final : public Module {
+ public:
+  ProposalHead(Module& parent, std::string_view name, std::int64_t channels, std::int64_t anchors)
+      : Module(parent, name),
+        conv_(*this, "conv.0.0", channels, channels, {.kernel = 3, .padding = 1, .init = small_normal()}),
+        logits_(*this, "cls_logits", channels, anchors, {.init = small_normal()}),
+        codes_(*this, "bbox_pred", channels, 4 * anchors, {.init = small_normal()}) {}
+
+  struct Result {
+    Variable logits, codes;  // [N, h, w, anchors], [N, h, w, 4 · anchors]
+  };
+  Result forward(Variable map) const {
+    const Scope scope(*this);
+    const Variable x = relu(conv_.forward(std::move(map)));
+    return {logits_.forward(x), codes_.forward(x)};
+  }
+
+ private:
+  static nn::WeightInit small_normal() { return {init::normal(0.01), init::constant(0)}; }
+  nn::Conv2d conv_, logits_, codes_;
+};
+
+/// What each proposal shows, and where its object lies, by class.
+class BoxHead final : public Module {
+ public:
+  BoxHead(Module& parent, std::string_view name, std::int64_t in, std::int64_t width, std::int64_t classes)
+      : Module(parent, name),
+        fc6_(*this, "box_head.fc6", in, width),
+        fc7_(*this, "box_head.fc7", width, width),
+        classes_(*this, "box_predictor.cls_score", width, classes),
+        boxes_(*this, "box_predictor.bbox_pred", width, 4 * classes) {}
+
+  struct Result {
+    Variable logits, codes;  // [R, classes], [R, 4 · classes]
+  };
+  Result forward(Variable x) const {
+    const Scope scope(*this);
+    x = relu(fc7_.forward(relu(fc6_.forward(std::move(x)))));
+    return {classes_.forward(x), boxes_.forward(x)};
+  }
+
+ private:
+  nn::Linear fc6_, fc7_, classes_, boxes_;
+};
+
+class FasterRcnn final : public Detector {
+ public:
+  FasterRcnn(const ModelContext& context, const FasterRcnnOptions& options)
+      : Detector(context, {.image_size = options.image_size,
+                           .in_channels = options.in_channels,
+                           .num_classes = options.num_classes,
+                           .heads = {"roi_heads.box_predictor.cls_score", "roi_heads.box_predictor.bbox_pred"}}),
+        options_(options),
+        backbone_(*this, "backbone.body", options.backbone,
+                  {.image_size = options.image_size,
+                   .in_channels = options.in_channels,
+                   .maps = {-4, -3, -2, -1},
+                   .fixed_norms = options.frozen_norm ? std::optional(options.norm_eps) : std::nullopt}),
+        pyramid_(*this, "backbone.fpn", torchvision_pyramid, backbone_.shapes(), options.fpn_channels),
+        proposal_head_(*this, "rpn.head", options.fpn_channels, anchors_of_place()),
+        box_head_(*this, "roi_heads", options.fpn_channels * options.roi_size * options.roi_size,
+                  options.representation, outputs_of_class()) {}
+
+  Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const override {
+    return backbone_.model().adapt(parameter, stored, library);
+  }
+  std::string_view backbone_path() const override { return backbone_.model().path(); }
+  bool takes(std::int64_t height, std::int64_t width) const override { return backbone_.model().takes(height, width); }
+
+ private:
+  static constexpr std::int64_t pyramid_maps = FasterRcnnOptions::pyramid_maps;
+  /// What the proposal head says of a map's anchors.
+  struct Level {
+    Variable logits, codes;
+    std::int64_t first, end;  // of the anchors of all maps
+  };
+  /// Proposals that losses are computed of.
+  struct Samples {
+    std::vector<Tensor> boxes;                        // f32 [R, 4] of each image
+    std::vector<std::int64_t> labels, offsets{0};     // of all images, 0: background; where each image begins
+    std::vector<std::int64_t> rows;                   // of bbox_pred's outputs [ΣR · classes, 4] for the true boxes
+    std::vector<float> true_boxes, boxes_of_objects;  // [rows, 4] each
+  };
+
+  std::int64_t anchors_of_place() const {
+    return FasterRcnnOptions::ratios * std::ssize(options_.anchor_sizes) / pyramid_maps;
+  }
+  std::int64_t outputs_of_class() const { return num_classes() + 1; }
+
+  Outputs detect(Variable images, const std::vector<TrueObjects>& truth) override {
+    const ImageSize size{images.shape()[1], images.shape()[2]};
+    const std::int64_t count = images.shape()[0];
+    const std::vector<Variable> maps = pyramid_.forward(backbone_.maps(std::move(images)));
+    std::vector<Level> levels;
+    std::vector<MapSize> sizes;
+    for (std::size_t i = 0; i < pyramid_maps; ++i) {
+      const Variable map = i < maps.size() ? maps[i] : max_pool2d(maps.back(), {.kernel = 1, .stride = 2});
+      sizes.push_back({map.shape()[1], map.shape()[2]});
+      auto [logits, codes] = proposal_head_.forward(map);
+      const std::int64_t first = levels.empty() ? 0 : levels.back().end;
+      levels.push_back({std::move(logits), std::move(codes), first,
+                        first + sizes.back().height * sizes.back().width * anchors_of_place()});
+    }
+    const Tensor anchors = make_anchors({size.height, size.width}, sizes, anchor_shapes());
+    const std::vector<Tensor> proposals = propose(levels, anchors, size, count);
+    Outputs outputs;
+    if (!truth.empty()) {
+      add_proposal_losses(levels, anchors, truth, outputs);
+      const Samples samples = draw_samples(proposals, truth);
+      BoxHead::Result said = look_at(samples.boxes, maps, size);
+      add_box_losses(said, samples, outputs);
+      if (training()) {
+        outputs.set("proposals", Variable(rows_of(samples.boxes)));
+        outputs.set("proposal_offsets", whole(samples.offsets));
+        outputs.set("proposal_labels", whole(samples.labels));
+        outputs.set("cls_logits", std::move(said.logits));
+        outputs.set("bbox_regression", std::move(said.codes));
+      }
+    }
+    if (!training()) set_found(find(look_at(proposals, maps, size), proposals, size), outputs);
+    for (std::size_t i = 0; i < levels.size(); ++i) {
+      outputs.set(fmt::format("rpn_logits.{}", i), std::move(levels[i].logits));
+      outputs.set(fmt::format("rpn_deltas.{}", i), std::move(levels[i].codes));
+    }
+    outputs.set("anchors", Variable(anchors));
+    return outputs;
+  }
+
+  std::vector<AnchorShapes> anchor_shapes() const {
+    std::vector<AnchorShapes> shapes;
+    const auto of_map = std::ssize(options_.anchor_sizes) / pyramid_maps;
+    for (auto at = options_.anchor_sizes.begin(); at != options_.anchor_sizes.end(); at += of_map)
+      shapes.push_back({.sizes = {at, at + of_map}, .ratios = {0.5, 1, 2}});
+    return shapes;
+  }
+
+  /// The proposals of each image, f32 [P, 4] with P > 0. No gradient goes through them.
+  std::vector<Tensor> propose(const std::vector<Level>& levels, const Tensor& anchors, ImageSize size,
+                              std::int64_t images) const {
+    const ProposalRule rule{
+        .of_map = training() ? options_.rpn_pre_nms_top_n_train : options_.topk_candidates,
+        .of_image = training() ? options_.rpn_post_nms_top_n_train : options_.rpn_post_nms_top_n_test,
+        .nms_thresh = options_.rpn_nms_thresh};
+    if (context().device == Device::meta) {
+      std::int64_t candidates = 0;
+      for (const Level& level : levels) candidates += std::min(rule.of_map, level.end - level.first);
+      const Tensor boxes = Tensor::zeros({std::min(candidates, rule.of_image), 4}, DType::f32, Device::cpu);
+      return std::vector<Tensor>(static_cast<std::size_t>(images), boxes);
+    }
+    std::vector<MapProposals> maps;
+    for (const Level& level : levels)
+      maps.push_back({.logits = on_host(level.logits),
+                      .codes = on_host(level.codes),
+                      .anchors = anchors.leading(level.first, level.end)});
+    std::vector<Tensor> all;
+    for (std::int64_t n = 0; n < images; ++n) all.push_back(best_proposals(maps, n, size, rule));
+    return all;
+  }
+
+  void add_proposal_losses(const std::vector<Level>& levels, const Tensor& anchors,
+                           const std::vector<TrueObjects>& truth, Outputs& outputs) const {
+    const RandomStream draws = random_stream("rpn.fg_bg_sampler");
+    std::vector<std::vector<std::int64_t>> matches;  // -2: not drawn
+    std::int64_t drawn = 0;
+    for (const TrueObjects& objects : truth) {
+      const std::vector<std::int64_t> found =
+          match_anchors(anchors, objects.boxes, {.background_below = 0.3, .object_from = 0.7});
+      std::vector<std::int64_t>& own = matches.emplace_back(found.size(), FocalLoss::left_out);
+      for (const std::int64_t a :
+           draw_balanced(found, options_.rpn_batch_size_per_image, options_.rpn_positive_fraction, draws,
+                         static_cast<std::uint64_t>(std::ssize(matches) - 1))) {
+        own[static_cast<std::size_t>(a)] = found[static_cast<std::size_t>(a)];
+        ++drawn;
+      }
+    }
+    const double weight = 1 / static_cast<double>(std::max<std::int64_t>(drawn, 1));
+    Variable objectness, regression;
+    for (const Level& level : levels) {
+      const std::int64_t count = level.end - level.first;
+      std::vector<std::int64_t> labels, rows;
+      std::vector<float> boxes, own;  // of each row: the true box and the anchor
+      for (std::size_t n = 0; n < truth.size(); ++n)
+        for (std::int64_t a = level.first; a < level.end; ++a) {
+          const std::int64_t match = matches[n][static_cast<std::size_t>(a)];
+          labels.push_back(std::min<std::int64_t>(match, 0));
+          if (match < 0) continue;
+          rows.push_back(static_cast<std::int64_t>(n) * count + a - level.first);
+          append_box(truth[n].boxes, match, boxes);
+          append_box(anchors, a, own);
+        }
+      // Binary cross entropy is twice the focal loss that weights classes alike and all probabilities too.
+      const auto all = std::ssize(labels);
+      Variable loss = apply(FocalLoss{.alpha = 0.5, .gamma = 0}, level.logits.reshape({all, 1}), whole(labels),
+                            weights(all, 2 * weight));
+      objectness = objectness.defined() ? std::move(objectness) + std::move(loss) : std::move(loss);
+      loss =
+          box_loss(level.codes.reshape({all, 4}), rows, proposal_coding.encode(as_boxes(boxes), as_boxes(own)), weight);
+      regression = regression.defined() ? std::move(regression) + std::move(loss) : std::move(loss);
+    }
+    outputs.set("loss_objectness", std::move(objectness));
+    outputs.set("loss_rpn_box_reg", std::move(regression));
+  }
+
+  /// Proposals and true boxes, balanced.
+  Samples draw_samples(const std::vector<Tensor>& proposals, const std::vector<TrueObjects>& truth) const {
+    const RandomStream draws = random_stream("roi_heads.fg_bg_sampler");
+    Samples samples;
+    for (std::size_t n = 0; n < truth.size(); ++n) {
+      const Tensor all = rows_of(std::array{proposals[n], truth[n].boxes});
+      const std::vector<std::int64_t> matches =
+          match_anchors(all, truth[n].boxes, {.background_below = 0.5, .object_from = 0.5, .best_anchors = false});
+      std::vector<float> boxes;
+      for (const std::int64_t p :
+           draw_balanced(matches, options_.box_batch_size_per_image, options_.box_positive_fraction, draws, n)) {
+        append_box(all, p, boxes);
+        const std::int64_t match = matches[static_cast<std::size_t>(p)];
+        const std::int64_t label = match < 0 ? 0 : truth[n].labels[static_cast<std::size_t>(match)] + 1;
+        if (match >= 0) {
+          samples.rows.push_back(std::ssize(samples.labels) * outputs_of_class() + label);
+          append_box(truth[n].boxes, match, samples.true_boxes);
+          append_box(all, p, samples.boxes_of_objects);
+        }
+        samples.labels.push_back(label);
+      }
+      samples.boxes.push_back(as_boxes(boxes));
+      samples.offsets.push_back(std::ssize(samples.labels));
+    }
+    return samples;
+  }
+
+  /// What the box head says of boxes of each image.
+  BoxHead::Result look_at(const std::vector<Tensor>& boxes, const std::vector<Variable>& maps, ImageSize size) const {
+    RoiAlign op{.bins = options_.roi_size};
+    for (const Variable& map : maps) {
+      op.shapes.push_back(map.shape());
+      op.scales.push_back(
+          std::exp2(std::round(std::log2(static_cast<double>(map.shape()[1]) / static_cast<double>(size.height)))));
+    }
+    const auto finest = static_cast<float>(-std::log2(op.scales.front())),
+               coarsest = static_cast<float>(-std::log2(op.scales.back()));
+    std::vector<std::int64_t> places;  // [R, 2]: map and image
+    for (std::size_t n = 0; n < boxes.size(); ++n)
+      for (std::int64_t r = 0; r < boxes[n].shape()[0]; ++r) {
+        places.push_back(static_cast<std::int64_t>(map_of_box(boxes[n].data<const float>() + 4 * r, finest, coarsest)));
+        places.push_back(static_cast<std::int64_t>(n));
+      }
+    const Tensor all = rows_of(boxes);
+    std::vector<Variable> inputs{constant(all.to(target_type())), whole(places).reshape({all.shape()[0], 2})};
+    inputs.insert(inputs.end(), maps.begin(), maps.end());
+    return box_head_.forward(record(std::make_shared<const Bound<RoiAlign>>(std::move(op)), inputs).outputs.front());
+  }
+
+  void add_box_losses(const BoxHead::Result& said, const Samples& samples, Outputs& outputs) const {
+    const auto count = std::ssize(samples.labels);
+    outputs.set("loss_classifier", cross_entropy(said.logits, whole(samples.labels)));
+    outputs.set("loss_box_reg",
+                box_loss(said.codes.reshape({count * outputs_of_class(), 4}), samples.rows,
+                         object_coding.encode(as_boxes(samples.true_boxes), as_boxes(samples.boxes_of_objects)),
+                         1 / static_cast<double>(count)));
+  }
+
+  Variable box_loss(Variable codes, const std::vector<std::int64_t>& rows, const Tensor& targets, double weight) const {
+    const Shape shape = codes.shape();
+    return apply(RowSmoothL1{.shape = shape, .beta = smooth_l1_beta}, std::move(codes), whole(rows),
+                 constant(targets.to(target_type())), weights(std::ssize(rows), weight));
+  }
+
+  std::vector<FoundObjects> find(const BoxHead::Result& said, const std::vector<Tensor>& proposals,
+                                 ImageSize size) const {
+    constexpr float least_side = 1e-2F;
+    const FoundObjects none{as_boxes({}), Tensor::empty({0}, DType::f32, Device::cpu)};
+    std::vector<FoundObjects> found(proposals.size(), none);
+    if (context().device == Device::meta) return found;
+    const Tensor scores = on_host(softmax(said.logits.detach())), codes = on_host(said.codes);
+    const std::int64_t width = outputs_of_class();
+    std::int64_t row = 0;
+    for (std::size_t n = 0; n < proposals.size(); ++n) {
+      std::vector<float> own, from, kept;  // codes and proposals, and scores
+      std::vector<std::int64_t> labels;
+      for (std::int64_t p = 0; p < proposals[n].shape()[0]; ++p, ++row)
+        for (std::int64_t k = 1; k < width; ++k) {
+          const float score = scores.data<const float>()[row * width + k];
+          if (!(score > static_cast<float>(options_.score_thresh))) continue;
+          append_box(codes, row * width + k, own);
+          append_box(proposals[n], p, from);
+          kept.push_back(score);
+          labels.push_back(k - 1);
+        }
+      const Tensor boxes = object_coding.decode(as_boxes(own), as_boxes(from));
+      std::vector<float> large, large_scores;
+      std::vector<std::int64_t> large_labels;
+      for (const std::int64_t k : clip_boxes(boxes, size, least_side)) {
+        append_box(boxes, k, large);
+        large_scores.push_back(kept[static_cast<std::size_t>(k)]);
+        large_labels.push_back(labels[static_cast<std::size_t>(k)]);
+      }
+      const auto count = std::ssize(large_labels);
+      found[n] =
+          best_objects({as_boxes(large), Tensor::from(std::span<const float>(large_scores), {count}), large_labels},
+                       size, options_.nms_thresh, options_.detections_per_img);
+    }
+    return found;
+  }
+
+  /// The type in which losses take targets and weights, and RoIAlign its boxes.
+  DType target_type() const { return context().dtype == DType::f64 ? DType::f64 : DType::f32; }
+  Variable whole(const std::vector<std::int64_t>& values) const {
+    return constant(Tensor::from(std::span<const std::int64_t>(values), {std::ssize(values)}));
+  }
+  Variable weights(std::int64_t rows, double weight) const {
+    return constant(Tensor::full({rows}, weight, target_type(), Device::cpu));
+  }
+  static Tensor on_host(const Variable& x) { return x.tensor().to(Device::cpu).to(DType::f32); }
+
+  FasterRcnnOptions options_;
+  Backbone backbone_;
+  FeaturePyramid pyramid_;
+  ProposalHead proposal_head_;
+  BoxHead box_head_;
+};
+
+const RegisterFamily<FasterRcnn, FasterRcnnOptions> faster_rcnn("fasterrcnn", "shape_boxes", "", "detection");
+
+const RegisterPreset faster_rcnn_presets[] = {
+    {"fasterrcnn_resnet50_fpn",
+     "fasterrcnn",
+     {{"backbone", "resnet50"}, {"num_classes", 90}, {"image_size", 800}, {"frozen_norm", true}}},
+};
+
+}  // namespace
+}  // namespace lacuna

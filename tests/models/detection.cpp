@@ -67,9 +67,20 @@ std::vector<HyperParameter> tiny_faster_rcnn() {
   return values;
 }
 
+std::vector<HyperParameter> tiny_ssdlite() {
+  return {{"blocks", std::string("8 3 8 8 0 RE 1; 8 3 16 8 1 RE 2; 8 5 24 16 1 HS 2; 16 5 32 16 1 HS 1")},
+          {"width", 0.05},
+          {"image_size", std::int64_t{48}},
+          {"num_classes", std::int64_t{3}}};
+}
+
+std::vector<HyperParameter> tiny_of(const std::string& family) {
+  return family == "ssdlite" ? tiny_ssdlite() : family == "fasterrcnn" ? tiny_faster_rcnn() : tiny(true);
+}
+
 std::vector<Tensor> gradients(const std::string& policy, const FreezeRules& rules = {},
                               const std::string& family = "retinanet") {
-  const auto model = build_model(family, family == "retinanet" ? tiny(true) : tiny_faster_rcnn(), {});
+  const auto model = build_model(family, tiny_of(family), {});
   if (!rules.freeze.empty()) freeze(*model, rules, model->heads());
   const auto task = make_task("detection", {}, *model);
   const auto how = make_policy(policy);
@@ -117,14 +128,30 @@ TEST_CASE("detection: gradients in f64 are the differences of the loss") {
 }
 
 TEST_CASE("detection: exact gradients equal those of keeping everything, with frozen stages too") {
-  for (const char* const family : {"retinanet", "fasterrcnn"})
-    for (const FreezeRules& rules : {FreezeRules{}, FreezeRules{.train = {}, .freeze = {"backbone.body.*"}}}) {
+  for (const std::string family : {"retinanet", "fasterrcnn", "ssdlite"})
+    for (const FreezeRules& rules :
+         {FreezeRules{},
+          FreezeRules{.train = {}, .freeze = {family == "ssdlite" ? "backbone.features.*" : "backbone.body.*"}}}) {
       const std::vector<Tensor> keep = gradients("keep", rules, family), exact = gradients("exact", rules, family);
       for (std::size_t i = 0; i < keep.size(); ++i) {
         REQUIRE(keep[i].defined() == exact[i].defined());
         if (keep[i].defined()) CHECK(keep[i].to_vector() == exact[i].to_vector());
       }
     }
+}
+
+TEST_CASE("detection: SSDLite's losses of a batch without objects are 0, and it refuses blocks that it cannot read") {
+  const auto model = build_model("ssdlite", tiny_ssdlite(), {});
+  Batch none = two_images();
+  none["box_offsets"].fill(0);
+  for (const char* const name : {"boxes", "box_labels", "box_fills", "box_uncounted"})
+    none.set_packed(name, none[name].leading(0, 0), "box_offsets");
+  CHECK(make_task("detection", {}, *model)->run(*model, none, TaskMode::train).loss.tensor().item() == 0);
+  for (const char* const blocks : {"", "8 3 8 8 0 RE", "8 3 8 8 0 RE 1", "8 4 16 8 0 RE 2", "8 3 8 8 0 RE 2",
+                                   "8 3 16 8 0 RE 2; 16 3 24 8 0 RE 1", "8 3 16 8 0 GELU 2"}) {
+    INFO(blocks);
+    CHECK_THROWS_AS(build_model("ssdlite", {{"blocks", std::string(blocks)}}, {}), Error);
+  }
 }
 
 TEST_CASE("detection: frozen norms stay as they are, whatever is trained") {

@@ -53,6 +53,18 @@ TEST_CASE("boxes: anchors are matched as by torchvision, and without objects all
   }
 }
 
+TEST_CASE("boxes: default boxes of maps in the order of torchvision, and objects that claim their best one") {
+  for (const Json& one : cases("defaults")) {
+    std::vector<MapSize> maps;
+    for (const Json& map : one.at("maps")) maps.push_back({map[0], map[1]});
+    check_near(make_default_boxes({one.at("image")[0], one.at("image")[1]}, maps, 0.2, 0.95), one.at("boxes"));
+  }
+  const MatchRule rule{.background_below = 0.5, .object_from = 0.5, .best_anchors = false, .claims_best = true};
+  for (const Json& one : cases("claimed"))
+    CHECK(match_anchors(floats(one.at("anchors"), 4), floats(one.at("truth"), 4), rule) ==
+          one.at("matches").get<std::vector<std::int64_t>>());
+}
+
 TEST_CASE("boxes: codes of boxes, and boxes of codes") {
   for (const Json& one : cases("codes")) {
     const BoxCoding coding{one.at("weights")};

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes boxes.json beside it: what torchvision makes of drawn boxes: anchors, matches, codes, and boxes that are left.
+"""Writes boxes.json beside it: what torchvision makes of drawn boxes: anchors, default boxes, matches, codes, and boxes
+that are left.
 
     pip install torch torchvision
 """
@@ -7,8 +8,8 @@ import json
 import pathlib
 
 import torch
-from torchvision.models.detection._utils import BoxCoder, Matcher
-from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection._utils import BoxCoder, Matcher, SSDMatcher
+from torchvision.models.detection.anchor_utils import AnchorGenerator, DefaultBoxGenerator
 from torchvision.models.detection.image_list import ImageList
 from torchvision.ops import batched_nms, box_iou, nms
 
@@ -37,6 +38,22 @@ def matches(low, high, best):
                 matches=found.tolist())
 
 
+def defaults():
+    maps = [[3, 4], [2, 2], [1, 1]]
+    made = DefaultBoxGenerator([[2, 3]] * 3, min_ratio=0.2, max_ratio=0.95)(
+        ImageList(torch.zeros(1, 3, 40, 57), [(40, 57)]), [torch.zeros(1, 1, *m) for m in maps])
+    return dict(image=[40, 57], maps=maps, boxes=made[0].flatten().tolist())
+
+
+def claimed():
+    own, truth = drawn(60), drawn(6)
+    truth[4] = own[7]  # equal overlaps
+    own[8] = own[7]
+    truth[5] = own[7]
+    found = SSDMatcher(0.5)(box_iou(truth, own))
+    return dict(anchors=own.flatten().tolist(), truth=truth.flatten().tolist(), matches=found.tolist())
+
+
 def codes(weights):
     boxes, own = drawn(9), drawn(9)
     made = torch.randn(9, 4)
@@ -54,5 +71,5 @@ def left(threshold):
 
 
 made = dict(anchors=[anchors()], matches=[matches(0.4, 0.5, True), matches(0.3, 0.7, True), matches(0.5, 0.5, False)],
-            codes=[codes([1.0, 1.0, 1.0, 1.0]), codes([10.0, 10.0, 5.0, 5.0])], left=[left(0.5), left(0.2)])
+            codes=[codes([1.0, 1.0, 1.0, 1.0]), codes([10.0, 10.0, 5.0, 5.0])], left=[left(0.5), left(0.2)], defaults=[defaults()], claimed=[claimed()])
 (pathlib.Path(__file__).parent / "boxes.json").write_text(json.dumps(made, separators=(",", ":")) + "\n")

@@ -115,8 +115,11 @@ class BoxHead final : public Module {
   };
   Result forward(Variable x) const {
     const Scope scope(*this);
-    x = relu(fc7_.forward(relu(fc6_.forward(std::move(x)))));
-    return {classes_.forward(x), boxes_.forward(x)};
+    const std::int64_t count = x.shape()[0];
+    // Of one sample, so that policies take proposals for rows: one vector of a sample is kept as it is.
+    x = fc6_.forward(std::move(x)).reshape({1, count, fc6_.out()});
+    x = relu(fc7_.forward(relu(std::move(x))));
+    return {classes_.forward(x).reshape({count, classes_.out()}), boxes_.forward(x).reshape({count, boxes_.out()})};
   }
 
  private:

@@ -396,7 +396,7 @@ class SsdLite final : public Detector {
                       const std::vector<std::int64_t>& labels) const {
     const auto count = std::ssize(rows);
     Variable flat = logits;
-    flat = std::move(flat).reshape({logits.shape()[0] * logits.shape()[1], logits_of_box()});
+    flat = std::move(flat).reshape({1, logits.shape()[0] * logits.shape()[1], logits_of_box()});
     Variable chosen = apply(Embedding{.shape = flat.shape(), .dtype = logits.tensor().dtype()}, flat,
                             constant(Tensor::from(rows, {count})), Variable());
     return apply(CrossEntropy{}, std::move(chosen).reshape({count, logits_of_box()}),

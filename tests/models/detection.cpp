@@ -140,6 +140,22 @@ TEST_CASE("detection: exact gradients equal those of keeping everything, with fr
     }
 }
 
+TEST_CASE("detection: a step in bf16 runs through and has the loss of one in f32, up to rounding") {
+  const auto step = [](DType dtype) {
+    const auto model = build_model("ssdlite", tiny_ssdlite(), {.dtype = dtype});
+    const auto task = make_task("detection", {}, *model);
+    const auto keep = make_policy("keep");
+    Tape tape(*keep);
+    const Recording recording(tape);
+    Variable loss = task->run(*model, two_images(), TaskMode::train).loss;
+    const double value = loss.tensor().item();
+    tape.backward(std::move(loss));
+    for (const Parameter* const one : model->parameters()) CHECK(one->grad().dtype() == DType::f32);
+    return value;
+  };
+  CHECK(step(DType::bf16) == doctest::Approx(step(DType::f32)).epsilon(0.05));
+}
+
 TEST_CASE("detection: SSDLite's losses of a batch without objects are 0, and it refuses blocks that it cannot read") {
   const auto model = build_model("ssdlite", tiny_ssdlite(), {});
   Batch none = two_images();

@@ -42,7 +42,7 @@ CASES = {
     "retinanet": (RETINANET, SGD),
     "retinanet-norms-f64": (dict(RETINANET, backbone=dict(BACKBONE, block="bottleneck", channels=[4, 4, 4, 6], norm="batch"),
                                  anchor_sizes=[[9], [18], [36], [54], [72]]), None),
-    "ssdlite": (SSDLITE, SGD),
+    "ssdlite-f64": (SSDLITE, None),
     "faster-rcnn": (FASTER_RCNN, SGD),
 }
 

@@ -259,6 +259,7 @@ class Eval {
       experiment.train.batch_size = experiment.train.accumulate = 1;
       experiment.ranks = {};
       experiment.process = {};
+      model.set_training(false);  // an evaluation leaves it as it was
       const Batches single = batches_of(experiment, dataset, Split::validation);
       const std::vector<std::int64_t> worst = figures.worst();
       Sample sample;

@@ -52,6 +52,15 @@ std::string new_classifier(const Experiment& experiment, const Setup& setup) {
                      loaded.file_classes, experiment.model.from, model.num_classes());
 }
 
+/// A parameter beside the part that the weights are of, frozen with its initial values; empty: there is none.
+std::string frozen_and_drawn(const Setup& setup) {
+  const std::string& part = setup.loaded_weights().part;
+  if (part.empty() || setup.heads() != nullptr) return {};
+  for (const Parameter* const parameter : setup.model().parameters())
+    if (!parameter->trainable() && !parameter->path().starts_with(part + ".")) return parameter->path();
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::string> announce_weights(const Experiment& experiment, const Setup& setup, bool resumed,
@@ -66,6 +75,11 @@ std::vector<std::string> announce_weights(const Experiment& experiment, const Se
     const bool is_drawn = experiment.model.from.empty();
     if (is_drawn && setup.trainable_count() < setup.parameter_count())
       print_error("lacuna: warning: frozen parameters have random weights: model.from is not set\n");
+    else if (const std::string drawn = frozen_and_drawn(setup); !drawn.empty())
+      print_error(
+          fmt::format("lacuna: warning: `{}` is frozen and has random weights, since {} holds `{}` alone: "
+                      "freeze.train trains it\n",
+                      drawn, experiment.model.from, setup.loaded_weights().part));
     else if (is_drawn)
       lines.push_back(fmt::format("weights are drawn (train.seed={}): model.from is not set", experiment.train.seed));
   }

@@ -41,14 +41,13 @@ int opened(int descriptor, const char* what) {
 }
 
 /// Whether a signal is the one before it, sent twice: `timeout` and batch systems send theirs to the process and to its
-/// group. Somebody who presses Ctrl-C again means it, and takes longer.
+/// group. Somebody who presses Ctrl-C again means it.
 class Repetition {
  public:
   bool operator()(int signal) {
     using Clock = std::chrono::steady_clock;
     const auto now = Clock::now();
-    const std::chrono::milliseconds soon{signal == SIGINT ? 100 : 1000};
-    if (signal == last_ && now - at_ < soon) return true;
+    if (signal == last_ && signal != SIGINT && now - at_ < std::chrono::seconds(1)) return true;
     last_ = signal;
     at_ = now;
     return false;

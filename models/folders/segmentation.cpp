@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 
 namespace lacuna {
@@ -33,6 +34,17 @@ std::vector<HyperParameter> read_segformer(const ConfigReader& config) {
           {"drop_path_rate", config.real("drop_path_rate", 0.1)}};
 }
 
+/// transformers takes whole numbers alone; others stay, for it to refuse.
+nlohmann::ordered_json whole_numbers(const std::vector<double>& values) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const double value : values)
+    if (value == std::floor(value))
+      list.push_back(static_cast<std::int64_t>(value));
+    else
+      list.push_back(value);
+  return list;
+}
+
 std::string write_segformer(const Options& options, nlohmann::ordered_json& config) {
   const auto& segformer = options.as<SegFormerOptions>();
   if (segformer.norm_eps != 1e-5) return fmt::format("its norm_eps is {}", segformer.norm_eps);
@@ -43,7 +55,7 @@ std::string write_segformer(const Options& options, nlohmann::ordered_json& conf
             {"depths", segformer.depths},
             {"num_attention_heads", segformer.num_heads},
             {"sr_ratios", segformer.sr_ratios},
-            {"mlp_ratios", segformer.mlp_ratios},
+            {"mlp_ratios", whole_numbers(segformer.mlp_ratios)},
             {"patch_sizes", {7, 3, 3, 3}},
             {"strides", {4, 2, 2, 2}},
             {"hidden_act", "gelu"},

@@ -19,6 +19,7 @@ struct PvtV2Options : PvtOptions {
            Fields{field("linear", &PvtV2Options::linear,
                         "keys and values are of 7×7 means of the map, whatever its size (PVTv2-Li)")};
   }
+  void check(HyperProblems& problems) const { PvtOptions::check(problems, linear); }
 };
 
 /// A convolution whose windows overlap, and a norm.

@@ -54,7 +54,19 @@ Fields PvtOptions::fields() {
                       "stochastic depth of the last block; it grows linearly over the blocks")};
 }
 
-void PvtOptions::check(HyperProblems& problems) const {
+void PvtOptions::check(HyperProblems& problems, bool pools) const {
+  for (std::size_t i = 0; i < sr_ratios.size() && !pools; ++i) {
+    const std::int64_t stride = std::int64_t{4} << i, shorter = std::min(image_size.height, image_size.width),
+                       side = (shorter + stride - 1) / stride;
+    if (side < sr_ratios[i])
+      problems.add("sr_ratios",
+                   fmt::format("`sr_ratios`: {} is more than the {} rows or columns of stage {} of images of {}x{}",
+                               sr_ratios[i], side, i, image_size.height, image_size.width));
+  }
+  for (std::size_t i = 0; i < std::min(embed_dims.size(), mlp_ratios.size()); ++i)
+    if (static_cast<double>(embed_dims[i]) * mlp_ratios[i] < 1)
+      problems.add("mlp_ratios", fmt::format("`mlp_ratios`: {} of the {} channels of stage {} leave no hidden one",
+                                             mlp_ratios[i], embed_dims[i], i));
   for (std::size_t i = 0; i < std::min(embed_dims.size(), num_heads.size()); ++i)
     if (embed_dims[i] % num_heads[i] != 0)
       problems.add("num_heads", fmt::format("`num_heads` {} does not divide the {} channels of stage {}", num_heads[i],

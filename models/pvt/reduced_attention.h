@@ -22,7 +22,8 @@ struct PvtOptions : ImageOptions {
   double drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
 
   static Fields fields();
-  void check(HyperProblems& problems) const;
+  /// `pools`: keys and values are of 7×7 means, whatever sr_ratios says.
+  void check(HyperProblems& problems, bool pools = false) const;
 };
 
 /// Block `number` of stage `stage`.

@@ -134,6 +134,11 @@ Shown::Shown(ImageSize of_image, ImageSize of_model, Showing how)
     return std::max<std::int64_t>(1, std::llround(static_cast<double>(of) / factor));
   };
   resized = {side(image.height), side(image.width)};
+  constexpr std::int64_t most_pixels = std::int64_t{1} << 28;
+  if (resized.height * resized.width > most_pixels)
+    reject(
+        "an image of {}x{} pixels would be {}x{} for a model of {}x{}, more than {} pixels: --whole shows it at once",
+        image.height, image.width, resized.height, resized.width, model.height, model.width, most_pixels);
   if (how == Showing::fit) return;
   windows.clear();
   for (const std::int64_t top : starts(resized.height, model.height))
@@ -152,13 +157,13 @@ Tensor class_map(const Shown& shown, const Tensor& logits) {
   const ImageSize grid = is_one ? ImageSize(logits.shape()[1], logits.shape()[2]) : shown.resized;
   const ImageSize& whole = is_one ? shown.model : shown.resized;  // in pixels
   const std::vector<Weighted> rows = positions(
-                                 shown.image.height,
-                                 ratio(shown.resized.height, shown.image.height) * ratio(grid.height, whole.height),
-                                 grid.height),
-                             columns = positions(
-                                 shown.image.width,
-                                 ratio(shown.resized.width, shown.image.width) * ratio(grid.width, whole.width),
-                                 grid.width);
+                                  shown.image.height,
+                                  ratio(shown.resized.height, shown.image.height) * ratio(grid.height, whole.height),
+                                  grid.height),
+                              columns = positions(
+                                  shown.image.width,
+                                  ratio(shown.resized.width, shown.image.width) * ratio(grid.width, whole.width),
+                                  grid.width);
   MeanRows means(shown, logits);
   const auto row = [&](std::int64_t y) {
     return is_one ? logits.data<const float>() + y * grid.width * classes : means.row(y);

@@ -33,7 +33,7 @@ struct Shown {
 
 /// The class of each pixel of the image, [H, W] as u8, or i32 for more than 256 classes, from the logits f32 of each
 /// window, [windows, h, w, C]. One window's logits are resized to the image bilinearly; those of several are resized to
-/// the model's size, averaged where windows overlap, and resized to the image. Corners do not meet (torch's
+/// the model's size, averaged where windows overlap, and resized to the image. The outer pixels' corners meet (torch's
 /// align_corners=False). No tensor of the image's size and all classes is held.
 Tensor class_map(const Shown& shown, const Tensor& logits);
 

@@ -74,8 +74,6 @@ Tensor readable(const Tensor& weight, DType dtype) {
   return decoded;
 }
 
-Phases phases_of(const Conv2d& op, std::int64_t images) { return {op.dilation, images, op.height, op.width}; }
-
 ConvShape shape_of_phases(const ConvShape& s, const Phases& phases) {
   ConvShape of_phases = s;
   of_phases.images = phases.count();
@@ -94,34 +92,49 @@ Tensor split(const Tensor& images, const Phases& phases) {
   return parts;
 }
 
-void dilated_forward(const Phases& phases, const ConvShape& s, const Tensor& x, const Tensor& weight,
-                     const Tensor& bias, const Tensor& y) {
-  const Tensor parts = split(x, phases), results = phases_like(y, phases);
-  conv2d_forward(y.device(), shape_of_phases(s, phases), parts, weight, bias, results);
-  join_phases(y.device(), phases, results, y, false);
-}
-
-void dilated_input_gradient(const Phases& phases, const ConvShape& s, const Tensor& dy, const Tensor& weight,
-                            const Tensor& dx, bool add) {
-  const Tensor parts = split(dy, phases), results = phases_like(dx, phases);
-  conv2d_input_gradient(dx.device(), shape_of_phases(s, phases), parts, weight, results, false);
-  join_phases(dx.device(), phases, results, dx, add);
-}
-
-/// Sums of runs of images, which the shape alone decides: bits do not depend on how x is held.
-void dilated_weight_gradient(const Conv2d& op, const ConvShape& s, const Operand& x, const Tensor& dy,
-                             const Tensor& dweight, bool add) {
+/// Calls `f(phases, shape, first, last)` for runs of images, so that their phases take little memory. The shape alone
+/// decides how many: bits do not depend on how x is held.
+template <class F>
+void for_runs(const Conv2d& op, const ConvShape& s, DType dtype, const F& f) {
   constexpr std::int64_t bytes_at_once = 32 << 20;
-  const std::int64_t pixels = s.height * s.width,
-                     run = std::max<std::int64_t>(1, bytes_at_once / (pixels * s.channels * size_of(dy.dtype())));
+  const std::int64_t run =
+      std::max<std::int64_t>(1, bytes_at_once / (s.height * s.width * s.channels * size_of(dtype)));
   for (std::int64_t first = 0; first < s.images; first += run) {
     const std::int64_t last = std::min(s.images, first + run);
-    const Phases phases = phases_of(op, last - first);
+    const Phases phases{op.dilation, last - first, op.height, op.width};
+    f(phases, shape_of_phases(s, phases), first, last);
+  }
+}
+
+void dilated_forward(const Conv2d& op, const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     const Tensor& y) {
+  for_runs(op, s, y.dtype(), [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
+    const Tensor out = y.leading(first, last), parts = split(x.leading(first, last), phases),
+                 results = phases_like(out, phases);
+    conv2d_forward(y.device(), shape, parts, weight, bias, results);
+    join_phases(y.device(), phases, results, out, false);
+  });
+}
+
+void dilated_input_gradient(const Conv2d& op, const ConvShape& s, const Tensor& dy, const Tensor& weight,
+                            const Tensor& dx, bool add) {
+  for_runs(op, s, dy.dtype(), [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
+    const Tensor out = dx.leading(first, last), parts = split(dy.leading(first, last), phases),
+                 results = phases_like(out, phases);
+    conv2d_input_gradient(dx.device(), shape, parts, weight, results, false);
+    join_phases(dx.device(), phases, results, out, add);
+  });
+}
+
+void dilated_weight_gradient(const Conv2d& op, const ConvShape& s, const Operand& x, const Tensor& dy,
+                             const Tensor& dweight, bool add) {
+  const std::int64_t pixels = s.height * s.width;
+  for_runs(op, s, dy.dtype(), [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
     const Tensor in =
         split(x.rows(first * pixels, last * pixels).reshape({last - first, s.height, s.width, s.channels}), phases);
-    conv2d_weight_gradient(dweight.device(), shape_of_phases(s, phases), Operand(in),
-                           split(dy.leading(first, last), phases), dweight, add || first > 0);
-  }
+    conv2d_weight_gradient(dweight.device(), shape, Operand(in), split(dy.leading(first, last), phases), dweight,
+                           add || first > 0);
+  });
 }
 
 }  // namespace
@@ -137,7 +150,7 @@ Tensor Conv2d::forward(std::span<const Tensor> inputs) const {
   if (inputs[weight].is_coded() && is_product(s))
     gemm(Matrix(in), matrix_of(inputs[weight]).t(), Matrix(y), {.bias = inputs[bias]});
   else if (dilation > 1)
-    dilated_forward(phases_of(*this, s.images), s, in, readable(inputs[weight], in.dtype()), inputs[bias], y);
+    dilated_forward(*this, s, in, readable(inputs[weight], in.dtype()), inputs[bias], y);
   else
     conv2d_forward(y.device(), s, in, readable(inputs[weight], in.dtype()), inputs[bias], y);
   return y;
@@ -169,7 +182,7 @@ void Conv2d::backward(Tensor dy, const Saved<Conv2d>& saved, Grads& grads) const
     if (w.is_coded() && is_product(s))
       gemm(Matrix(dy), matrix_of(w), Matrix(grads[x]), {.add = add});
     else if (dilation > 1)
-      dilated_input_gradient(phases_of(*this, images), s, dy, readable(w, dy.dtype()), grads[x], add);
+      dilated_input_gradient(*this, s, dy, readable(w, dy.dtype()), grads[x], add);
     else
       conv2d_input_gradient(device, s, dy, readable(w, dy.dtype()), grads[x], add);
   }

@@ -125,7 +125,7 @@ std::vector<std::int64_t> match_anchors(const Tensor& anchors, const Tensor& tru
       bool is_best = false;
       for (std::int64_t object = 0; object < objects; ++object) {
         const float value = overlap(anchor, object);
-        is_best |= rule.best_anchors && value == best[static_cast<std::size_t>(object)];
+        is_best |= rule.best_anchors && value > 0 && value == best[static_cast<std::size_t>(object)];
         if (value <= largest) continue;
         largest = value;
         own = object;

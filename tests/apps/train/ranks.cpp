@@ -153,7 +153,7 @@ TEST_CASE("ranks: a stop on one rank saves, and another number of ranks goes on 
   ::kill(pids.at(1), SIGTERM);
   CHECK(stopped.wait().code != 0);
   const auto step = read_json(folder / "r/last/checkpoint.json")["progress"]["step"].get<int>();
-  CHECK(step >= 6);
+  CHECK(step >= 5);  // the sixth line is of the fifth step: four make an epoch, which has a line too
   CHECK(read_json(folder / "r/summary.json")["stopped"] == true);
   const std::string steps = fmt::format("train.steps={}", step + 3);
   run(folder,

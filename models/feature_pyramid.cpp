@@ -25,7 +25,7 @@ Variable nearest_as(Variable x, const Shape& like) {
 Init xavier(std::int64_t fan_in, std::int64_t fan_out) {
   return init::uniform(std::sqrt(6.0 / static_cast<double>(fan_in + fan_out)));
 }
-/// Of variance 1 / fan_in: torch's kaiming_uniform_ with a = 1.
+/// Uniform with variance 1 / fan_in: torch's kaiming_uniform_ with a = 1.
 Init kaiming_linear(std::int64_t fan_in, std::int64_t /*fan_out*/) {
   return init::uniform(std::sqrt(3.0 / static_cast<double>(fan_in)));
 }

@@ -131,7 +131,7 @@ struct TaskTotals {
   double value(const Metric& metric) const;
   /// Whether numbers were added: a task may keep none in training.
   bool has(const Metric& metric) const;
-  /// Of the metrics that it has, by name, in the order of the task's.
+  /// Values of its metrics, by name, in the order of the task's.
   std::vector<std::pair<std::string, double>> values(const Task& task) const;
   void add(const TaskTotals& other);
 };

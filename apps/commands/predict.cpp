@@ -375,7 +375,6 @@ class Predict {
     if (images && top_ == 0) top_ = most_named;
     json_ = json_ || !images || table;
     if (auto* const model = dynamic_cast<LanguageModel*>(opened.model.get())) return go_on(*model, opened);
-
     const std::unique_ptr<const InputReader> reader = opened.reader(max_length_);
     const std::unique_ptr<Task> task = opened.task(reader->vocabulary());
     if (find_field(task->targets(), FieldKind::boxes) != nullptr) return predict_boxes(opened);
@@ -427,8 +426,7 @@ class Predict {
     if (!opened.run) reject("{}: expected a run, whose data set has the graph", from_);
     if (!inputs_.empty() || !file_.empty() || pairs_ || !columns_.empty() || max_length_ > 0 ||
         !masks_.folder.empty() || masks_.overlays || masks_.add_one || windows_ || whole_)
-      reject("{}: is a model of a graph, which is the run's: expected no inputs, and of the options --top alone",
-             from_);
+      reject("{}: is a model of the run's graph: expected no inputs, and no option but --top", from_);
     const Experiment past = experiment_of(*opened.run);
     const auto graph = open_dataset(past.data.name, dataset_options(past, Split::validation));
     Sample sample;

@@ -17,7 +17,7 @@ bool is_reference_detector(const nlohmann::json& description);
 std::vector<HyperParameter> detector_parameters(const nlohmann::json& description);
 /// The batch of `input/image` and `target/…`, packed boxes with labels.
 Batch load_reference_boxes(const SafetensorsFile& file, const Model& model);
-/// What a detector gave, under the file's names, in its shapes and with its labels: the tensors `name.0`, `name.1`, …
+/// The results of a detector, under the file's names, in its shapes and with its labels: the tensors `name.0`, `name.1`, …
 /// of maps are one.
 NamedTensors detector_outputs(const NamedTensors& seen, const SafetensorsFile& file, bool evaluates);
 

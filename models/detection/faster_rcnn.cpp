@@ -100,7 +100,7 @@ class ProposalHead final : public Module {
   nn::Conv2d conv_, logits_, codes_;
 };
 
-/// What each proposal shows, and where its object lies, by class.
+/// Class scores of each proposal, and the place of its object, by class.
 class BoxHead final : public Module {
  public:
   BoxHead(Module& parent, std::string_view name, std::int64_t in, std::int64_t width, std::int64_t classes)
@@ -116,7 +116,7 @@ class BoxHead final : public Module {
   Result forward(Variable x) const {
     const Scope scope(*this);
     const std::int64_t count = x.shape()[0];
-    // Of one sample, so that policies take proposals for rows: one vector of a sample is kept as it is.
+    // The proposals are rows of one sample, since policies keep one vector of a sample as it is.
     x = fc6_.forward(std::move(x)).reshape({1, count, fc6_.out()});
     x = relu(fc7_.forward(relu(std::move(x))));
     return {classes_.forward(x).reshape({count, classes_.out()}), boxes_.forward(x).reshape({count, boxes_.out()})};
@@ -152,7 +152,7 @@ class FasterRcnn final : public Detector {
 
  private:
   static constexpr std::int64_t pyramid_maps = FasterRcnnOptions::pyramid_maps;
-  /// What the proposal head says of a map's anchors.
+  /// The proposal head's outputs for a map's anchors.
   struct Level {
     Variable logits, codes;
     std::int64_t first, end;  // of the anchors of all maps
@@ -311,7 +311,7 @@ class FasterRcnn final : public Detector {
     return samples;
   }
 
-  /// What the box head says of boxes of each image.
+  /// The box head's outputs for boxes of each image.
   BoxHead::Result look_at(const std::vector<Tensor>& boxes, const std::vector<Variable>& maps, ImageSize size) const {
     RoiAlign op{.bins = options_.roi_size};
     for (const Variable& map : maps) {

@@ -12,7 +12,7 @@
 
 namespace lacuna {
 
-/// What is said of a map's anchors [A, 4]: how likely each shows an object, and where its box lies. f32.
+/// Outputs for a map's anchors [A, 4]: how likely each shows an object, and the place of its box. f32.
 struct MapProposals {
   Tensor logits, codes, anchors;  // [N, ...] of N · A; [N, ...] of N · A · 4; [A, 4]
 };

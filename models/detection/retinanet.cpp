@@ -139,7 +139,7 @@ class RetinaNet final : public Detector {
   bool takes(std::int64_t height, std::int64_t width) const override { return backbone_.model().takes(height, width); }
 
  private:
-  /// What the heads say of a map's anchors.
+  /// The heads' outputs for a map's anchors.
   struct Level {
     Variable logits, codes;   // [N, anchors, classes + 1], [N, anchors, 4]
     std::int64_t first, end;  // of the anchors of all maps

@@ -403,7 +403,7 @@ class SsdLite final : public Detector {
                  constant(Tensor::from(labels, {count})));
   }
 
-  /// What it costs to take each box for background.
+  /// The loss of each box as background.
   std::vector<double> costs_of_background(const Variable& logits) const {
     if (context().device == Device::meta) return {};
     const NoGrad no_grad;

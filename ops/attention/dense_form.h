@@ -42,7 +42,7 @@ std::optional<DenseArguments> dense_form(const CausalArguments& a);
 /// Whether cuDNN takes heads of this size, in this type.
 bool is_dense(std::int64_t head_dim, DType dtype);
 
-/// What cuDNN is asked for the samples of one call; strides are 0 where there are no tokens.
+/// cuDNN's form of the samples of one call; strides are 0 where there are no tokens.
 cuda::DenseAttention dense_problem(const DenseArguments& a, DType dtype, bool backward);
 
 /// The memory of a call beside its tokens.
@@ -62,7 +62,7 @@ struct DenseMemory {
 Tensor take_dense_forward_memory(const DenseArguments& of, DType dtype, Device device);
 /// False: kernels of our own compute it, and nothing is taken.
 bool take_dense_backward_memory(const DenseArguments& of, DType dtype, Device device);
-/// What kernels of our own take for backward of `tasks` heads of samples. sequences: their count, or 0.
+/// Workspace of our own kernels for backward of `tasks` heads of samples. sequences: their count, or 0.
 void take_attention_memory(std::int64_t tasks, std::int64_t queries, std::int64_t sequences, Device device);
 
 }  // namespace lacuna

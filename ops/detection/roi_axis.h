@@ -1,4 +1,4 @@
-// Where RoIAlign samples a map along one axis, for the CPU and for .cu files.
+// Places at which RoIAlign samples a map along one axis, for the CPU and for .cu files.
 #pragma once
 
 #include "core/math.h"

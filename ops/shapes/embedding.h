@@ -27,7 +27,7 @@ struct Embedding {
 /// y = rows `ids` of the table, plus base where it is defined.
 inline constinit Kernel<void(const Tensor& table, const Tensor& ids, const Tensor& base, const Tensor& y)>
     embedding_forward{"embedding"};
-/// Of backward on cuda, for `rows` rows and their table; nothing elsewhere. One of the two.
+/// Workspace of backward on cuda, for `rows` rows and their table; nothing elsewhere. One of the two.
 struct EmbeddingWorkspace {
   static constexpr std::int64_t few_entries = 8;
   static constexpr std::int64_t rows_of_part = 64;  // whose sums for the entries of such a table are added first

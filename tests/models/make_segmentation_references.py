@@ -20,7 +20,7 @@ SGD = dict(name="sgd", lr=0.02, momentum=0.9, weight_decay=1e-4)
 RESNET = dict(block="bottleneck", layers=[1, 1, 2, 1], channels=[4, 4, 5, 6], stem_width=6)
 DILATED = dict(RESNET, output_stride=8)
 VIT = dict(family="vit", embed_dim=12, depth=2, num_heads=3, patch_size=8)
-SWIN = dict(family="swin", image_size=[64, 64], embed_dim=6, depths=[1, 2, 1, 1], num_heads=[1, 1, 2, 2], window_size=2)
+SWIN = dict(family="swin", image_size=[64, 64], embed_dim=4, depths=[1, 1, 1, 1], num_heads=[1, 1, 2, 2], window_size=2)
 CONVNEXT = dict(family="convnext", hidden_sizes=[5, 6, 8, 10], depths=[1, 1, 2, 1])
 PVT = dict(image_size=[64, 64], num_classes=6, embed_dims=[6, 8, 12, 16], num_heads=[1, 2, 3, 4], mlp_ratios=[3, 3, 2, 2],
            depths=[1, 1, 2, 1], sr_ratios=[8, 4, 2, 1])
@@ -40,7 +40,7 @@ CASES = {  # (model, optimizer or None, trained patterns or None)
     "segformer-f64": (dict(family="segformer", num_classes=5, image_size=[64, 96], hidden_sizes=[6, 8, 12, 16],
                            depths=[1, 2, 1, 1], num_attention_heads=[1, 2, 3, 4], sr_ratios=[8, 4, 2, 1], mlp_ratios=[3, 3, 2, 2],
                            decoder_hidden_size=9, loss={}), None, None),
-    "upernet-swin-f64": (dict(family="upernet", backbone=SWIN, num_classes=3, image_size=[64, 64], hidden_size=7, aux_channels=5,
+    "upernet-swin-f64": (dict(family="upernet", backbone=SWIN, num_classes=2, image_size=[64, 64], hidden_size=4, aux_channels=4,
                               loss=dict(aux_weight=0.4)), None, None),
     "upernet-convnext-only-heads": (dict(family="upernet", backbone=CONVNEXT, num_classes=4, image_size=[64, 40], hidden_size=6,
                                          aux_channels=5, loss=dict(aux_weight=0.4)), SGD, ["decode_head*", "auxiliary_head*"]),

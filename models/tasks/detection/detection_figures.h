@@ -1,4 +1,4 @@
-// What was found in images beside what is in them: as numbers for metrics, and as the figures of an evaluation.
+// Objects found in images beside those that are there: as numbers for metrics, and as the figures of an evaluation.
 #pragma once
 
 #include "models/figures.h"

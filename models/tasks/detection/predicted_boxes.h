@@ -18,7 +18,7 @@ struct PredictedBoxes {
 
   void add(std::string label, double score, std::vector<double> box);
   Prediction prediction() const;
-  /// Those of a prediction with this score at least.
+  /// Boxes of a prediction with this score at least.
   static PredictedBoxes of(const Prediction& prediction, double least_score = 0);
   nlohmann::ordered_json json() const;
   /// As `dog 0.9131 [12, 40, 310, 388], cat 0.8022 [0, 3, 90, 120]`.

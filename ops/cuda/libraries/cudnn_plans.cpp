@@ -81,7 +81,7 @@ Built built(const Convolution& what) {
   return b;
 }
 
-/// What attention reads beside its tokens, in the order of the plan's pointers behind all others.
+/// Attention's inputs beside its tokens, in the order of the plan's pointers behind all others.
 struct BesideTokens {
   TensorPtr query_lengths{}, key_lengths{}, query_offsets{}, key_offsets{}, mask{}, kept_scale{}, kept_share{};
 

@@ -74,7 +74,7 @@ struct HeadView {
   }
 };
 
-/// What a call's samples have, as lengths, offsets and mask say.
+/// Rows and masks of a call's samples, by lengths, offsets and mask.
 struct Samples {
   const DenseAttention& a;
   const DenseAttentionPointers& to;

@@ -41,10 +41,19 @@ BoxSide side_of_path(std::string_view path) {
   return side;
 }
 
+namespace {
+
+/// VOC's masks have the names of its images.
+bool is_of_masks(std::string_view path) {
+  return path.find("SegmentationClass/") != path.npos || path.find("SegmentationObject/") != path.npos;
+}
+
+}  // namespace
+
 ImageNames::ImageNames(const FileTree& tree) : tree_(tree) {
   for (std::int64_t file = 0; file < tree.size(); ++file) {
     const std::string_view path = tree.path(file), name = path.substr(path.rfind('/') + 1);
-    if (!is_image_name(name)) continue;
+    if (!is_image_name(name) || is_of_masks(path)) continue;
     by_name_.emplace(name, file);
     by_name_.emplace(name.substr(0, name.rfind('.')), file);
   }
@@ -137,8 +146,16 @@ BoxLayout find_boxes(std::shared_ptr<const FileTree> tree, const std::string& pa
   for (const BoxSide side : {BoxSide::validation, BoxSide::test})
     if (found.annotations.contains(side) && made.validation.images.empty())
       made.validation = read_side(format, tree, found.annotations.at(side), side, known);
-  if (made.validation.images.empty()) {
+  if (!made.validation.images.empty()) {
+    if (hold_out.fraction != usual_fraction)
+      reject("data.val_fraction is {}, but {} has images with boxes to evaluate on", hold_out.fraction, path);
+  } else if (hold_out.how == HoldOut::none) {
+    made.validation = made.train;
+    made.validation.left_out = 0;  // counted once
+  } else {
     made.held_out = hold_some_out(made.train, made.validation, hold_out);
+    if (made.validation.images.empty())
+      reject("{}: no image can be held out for evaluation, since there is one alone", path);
     sides = "; " + describe_held_out(*made.held_out, hold_out.fraction);
   }
   const std::int64_t left_out = made.train.left_out + made.validation.left_out;

@@ -94,6 +94,9 @@ std::vector<BoxedImage> read_coco(const FileTree& tree, const std::vector<std::i
     const BoxedImage made{.file = files.find(value_of<std::string>(image, "file_name", place), side, origin),
                           .height = value_of<std::int64_t>(image, "height", place),
                           .width = value_of<std::int64_t>(image, "width", place)};
+    if (made.height < 1 || made.width < 1)
+      reject("{}: expected image {} of 1 x 1 pixels at least, got {} x {} (width, height)", place, id, made.width,
+             made.height);
     if (!images.emplace(id, made).second) reject("{}: id {} is there twice", place, id);
   }
   for (const Json& annotation : list_of(all, "annotations", origin)) {

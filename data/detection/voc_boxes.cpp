@@ -16,9 +16,16 @@ std::map<BoxSide, std::vector<std::int64_t>> find_voc(const FileTree& tree) {
   std::map<BoxSide, std::vector<std::int64_t>> found;
   std::map<std::string, std::int64_t, std::less<>> by_stem;
   std::string root;  // of the lists
+  bool has_lists = false;
   for (std::int64_t file = 0; file < tree.size(); ++file) {
     const std::string_view path = tree.path(file);
-    if (const std::size_t at = path.find(lists); at != path.npos) root = path.substr(0, at);
+    if (const std::size_t at = path.find(lists); at != path.npos) {
+      if (has_lists && root != path.substr(0, at))
+        reject("{}: expected the lists {} in one folder, got them in \"{}\" and \"{}\"; data.path takes one of them",
+               tree.origin(file), lists, root, path.substr(0, at));
+      root = path.substr(0, at);
+      has_lists = true;
+    }
     if (!path.ends_with(".xml")) continue;
     const std::string_view name = path.substr(path.rfind('/') + 1);
     by_stem.emplace(name.substr(0, name.size() - 4), file);
@@ -94,6 +101,10 @@ std::vector<BoxedImage> read_voc(const FileTree& tree, const std::vector<std::in
     if (const auto sizes = elements(xml, "size", origin); !sizes.empty()) {
       image.width = static_cast<std::int64_t>(number(sizes.front(), "width", origin));
       image.height = static_cast<std::int64_t>(number(sizes.front(), "height", origin));
+      const bool is_known = image.width > 0 && image.height > 0;
+      if (!is_known && (image.width != 0 || image.height != 0))
+        reject("{}: expected a size of 1 x 1 pixels at least, or 0 x 0 where it is unknown, got {} x {}", origin,
+               image.width, image.height);
     }
     for (const std::string_view object : elements(xml, "object", origin)) {
       const std::string_view bounds = only(object, "bndbox", origin);

@@ -119,9 +119,10 @@ std::vector<BoxedImage> read_yolo(const FileTree& tree, const std::vector<std::i
       }
       if (values.empty() || !seen.insert(line).second) continue;  // a line that is there twice counts once
       if (values.size() != 5) reject("{}: expected `class x y width height`, got {} numbers", place, values.size());
-      const auto label = static_cast<std::int64_t>(values[0]);
       const std::vector<std::string>& names = classes.names();
-      if (values[0] != static_cast<double>(label) || label < 0 || label >= std::ssize(names))
+      const bool is_class = values[0] >= 0 && values[0] < static_cast<double>(names.size());
+      const std::int64_t label = is_class ? static_cast<std::int64_t>(values[0]) : 0;
+      if (!is_class || values[0] != static_cast<double>(label))
         reject("{}: expected a class 0 to {}, got {}; data.yaml, classes.txt or data.labels name them", place,
                std::ssize(names) - 1, values[0]);
       one.boxes.push_back(

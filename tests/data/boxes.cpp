@@ -33,10 +33,10 @@ struct Opened {
   std::unique_ptr<const Dataset> set;
   Sample sample{};
 
-  Opened(const fs::path& folder, Split split, OptionValues settings = {}) {
+  Opened(const fs::path& folder, Split split, OptionValues settings = {}, std::string name = {}) {
     DatasetOptions options{.path = folder, .split = split};
     options.settings = std::move(settings);
-    set = open_dataset(recognize_dataset(folder).name, options);
+    set = open_dataset(name.empty() ? recognize_dataset(folder).name : name, options);
   }
   Values of(std::int64_t index, const char* name) {
     sample.begin(0);
@@ -108,6 +108,8 @@ TEST_CASE("boxes: damaged annotations of COCO are refused, and named") {
   expect_refused(changed("[1.5, 2, 10, 5]", "[1.5, 2, \"x\", 5]"));
   expect_refused(changed("\"b.pgm\"", "\"c.pgm\""));
   expect_refused(changed("\"id\": 9", "\"id\": 4"));
+  expect_refused(changed("\"height\": 20", "\"height\": -20"));
+  expect_refused(changed("\"width\": 40", "\"width\": 0"));
   write(file, changed("\"width\": 40, \"height\": 20", "\"width\": 20, \"height\": 40"));
   Opened turned(folder.path(), Split::train);
   CHECK_THROWS_AS(turned.of(0, "boxes"), DamagedSample);
@@ -130,7 +132,7 @@ TEST_CASE("boxes: YOLO's fractions of an image, images without a text, repeated 
   CHECK(train.of(1, "boxes").empty());
   CHECK(Opened(folder.path(), Split::validation).of(0, "boxes").empty());
   for (const char* const text : {"2 0.5 0.5 0.5 1\n", "0 0.5 0.5 0.5\n", "0 0.9 0.5 0.5 1\n", "0.5 0.5 0.5 0.5 1\n",
-                                 "cat 0.5 0.5 0.5 1\n", "0 nan 0.5 0.5 1\n"}) {
+                                 "cat 0.5 0.5 0.5 1\n", "0 nan 0.5 0.5 1\n", "nan 0.5 0.5 0.5 1\n", "1e300 0.5 0.5 0.5 1\n"}) {
     CAPTURE(text);
     write(folder / "labels/train/b.txt", std::string("\n") + text);
     CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::train), doctest::Contains("b.txt:2"), Error);
@@ -144,6 +146,8 @@ TEST_CASE("boxes: VOC counts pixels from 1, in any order, and parts are no objec
   const TemporaryFolder folder;
   write_image(folder / "JPEGImages/a.pgm", 40, 20);
   write_image(folder / "JPEGImages/b.pgm", 40, 20);
+  write_image(folder / "SegmentationClass/a.png", 40, 20);
+  write_image(folder / "SegmentationObject/a.png", 40, 20);
   write(folder / "ImageSets/Main/train.txt", "a\n");
   write(folder / "ImageSets/Main/val.txt", "b\n");
   const std::string begin = "<annotation><size><width>40</width><height>20</height></size>", end = "</annotation>";
@@ -156,16 +160,20 @@ TEST_CASE("boxes: VOC counts pixels from 1, in any order, and parts are no objec
                                           "<ymax>9</ymax></bndbox></object>" +
                                           end);
   write(folder / "Annotations/b.xml", begin + object + end);
-  CHECK(Opened(folder.path(), Split::train).of(0, "boxes") == Values{2, 2, 9, 9});
-  Opened val(folder.path(), Split::validation);
+  CHECK(Opened(folder.path(), Split::train, {}, "box_folder").of(0, "boxes") == Values{2, 2, 9, 9});
+  Opened val(folder.path(), Split::validation, {}, "box_folder");
   CHECK(val.of(0, "boxes") == Values{0, 1, 11, 5});
   CHECK(val.of(0, "box_uncounted") == Values{static_cast<double>(Uncounted::difficult)});
   write(folder / "Annotations/b.xml", begin + "<object><name>dog</name></object>" + end);
-  CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::validation), doctest::Contains("b.xml"), Error);
+  CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::validation, {}, "box_folder"), doctest::Contains("b.xml"), Error);
   write(folder / "Annotations/b.xml", begin + "<object><name>cat</name>" + object + end);
-  CHECK_THROWS_AS(Opened(folder.path(), Split::validation), Error);
+  CHECK_THROWS_AS(Opened(folder.path(), Split::validation, {}, "box_folder"), Error);
+  write(folder / "Annotations/b.xml", "<annotation><size><width>40</width><height>-1</height></size></annotation>");
+  CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::validation, {}, "box_folder"), doctest::Contains("b.xml"), Error);
   write(folder / "ImageSets/Main/val.txt", "c\n");
-  CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::validation), doctest::Contains("val.txt"), Error);
+  CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::validation, {}, "box_folder"), doctest::Contains("val.txt"), Error);
+  write(folder / "VOC2012/ImageSets/Main/train.txt", "a\n");
+  CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::train, {}, "box_folder"), doctest::Contains("VOC2012"), Error);
 }
 
 TEST_CASE("boxes: without images for evaluation some are held out") {
@@ -179,6 +187,21 @@ TEST_CASE("boxes: without images for evaluation some are held out") {
                      val = Opened(folder.path(), Split::validation).set->size();
   CHECK(val > 0);
   CHECK(train + val == 20);
+  DatasetOptions all{.path = folder.path(), .split = Split::validation, .hold_out = HoldOut::none};
+  CHECK(open_dataset("box_folder", all)->size() == 20);
+}
+
+TEST_CASE("boxes: one image alone leaves none for evaluation; a fraction needs images to hold out") {
+  const TemporaryFolder folder;
+  write_image(folder / "images/0.pgm", 8, 8);
+  write(folder / "labels/0.txt", "0 0.5 0.5 0.5 0.5\n");
+  write(folder / "classes.txt", "cat\n");
+  CHECK_THROWS_AS(Opened(folder.path(), Split::train), Error);
+  const TemporaryFolder coco;
+  write_coco(coco.path());
+  OptionValues fraction;
+  fraction["val_fraction"] = Tree(0.3);
+  CHECK_THROWS_AS(Opened(coco.path(), Split::train, fraction), Error);
 }
 
 TEST_CASE("boxes: drawn shapes lie within their boxes, and boxes follow crops and flips") {

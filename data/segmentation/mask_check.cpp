@@ -109,7 +109,7 @@ Tensor read_mask(const MaskReading& reading, FileBytes image, FileBytes mask,
   return out;
 }
 
-MaskSurvey survey(const MaskReading& given, const MaskSplit& split, std::int64_t most) {
+MaskSurvey survey(const MaskReading& given, const MaskSplit& split, std::int64_t most, bool are_learned) {
   constexpr std::int64_t all_values = 65535;
   MaskReading reading = given;
   if (reading.classes == 0) reading.classes = all_values;
@@ -152,8 +152,9 @@ MaskSurvey survey(const MaskReading& given, const MaskSplit& split, std::int64_t
   });
   if (given.classes == 0)
     while (!found.pixels.empty() && found.pixels.back() == 0) found.pixels.pop_back();
-  if (found.ignored > 0 && std::ranges::count_if(found.pixels, [](std::int64_t n) { return n > 0; }) < 2) {
-    if (count < pairs) return survey(given, split, pairs);  // rare classes
+  if (are_learned && found.ignored > 0 &&
+      std::ranges::count_if(found.pixels, [](std::int64_t n) { return n > 0; }) < 2) {
+    if (count < pairs) return survey(given, split, pairs, are_learned);  // rare classes
     reject(
         "{}: there is nothing to learn: all pixels of the masks, as of {}, are of one class or ignored ({}). In masks "
         "of 0 and 255, where 255 is a class: data.map={{255: 1}}",

@@ -36,9 +36,10 @@ struct MaskSurvey {
   std::int64_t turned = 0;  // fit their images only as the EXIF orientation turns them
 };
 
-/// Reads up to `most` pairs at equal distances. Rejects what read_mask does, with the file's name, and masks of 0 and
-/// ignored 255 alone. Without a number of classes there are as many as the largest label asks for.
-MaskSurvey survey(const MaskReading& reading, const MaskSplit& split, std::int64_t most);
+/// Reads up to `most` pairs at equal distances. Rejects what read_mask does, with the file's name, and masks to learn
+/// from that have one class alone besides ignored pixels. Without a number of classes there are as many as the largest
+/// label asks for.
+MaskSurvey survey(const MaskReading& reading, const MaskSplit& split, std::int64_t most, bool are_learned);
 
 /// As `pixels of the classes in 50 masks: ...`.
 std::string describe(const MaskSurvey& survey, const std::vector<std::string>& classes);

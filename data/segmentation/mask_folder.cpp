@@ -91,12 +91,12 @@ std::shared_ptr<const Opened> open_files(const DatasetOptions& options, const Ma
     reject("data.classes is {}, but {} have names: {}", reading.classes, classes.size(), some_names(classes));
   constexpr std::int64_t checked = 50, counted = 1000;
   const bool counts = reading.classes == 0;
-  const MaskSurvey found = survey(reading, layout.train, counts ? counted : checked);
+  const MaskSurvey found = survey(reading, layout.train, counts ? counted : checked, true);
   if (counts) reading.classes = std::ssize(found.pixels);
   if (reading.classes < 2)
     reject("{}: expected two classes at least, got one: all pixels of the masks are 0 or ignored ({})",
            options.path.native(), reading.labels.description());
-  survey(reading, layout.validation, checked);
+  survey(reading, layout.validation, checked, false);
   std::string description = fmt::format(
       "{}; {} classes{}; {}{}", layout.description, reading.classes,
       counts ? fmt::format(" as the largest of {} masks' labels says (data.labels names them)", found.masks) : "",

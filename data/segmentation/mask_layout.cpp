@@ -131,6 +131,7 @@ struct Found {
   std::vector<std::int32_t> widowed{};                           // masks without an image
   std::vector<std::int32_t> bare{};                              // images without a mask
   std::optional<std::pair<std::int32_t, std::int32_t>> twice{};  // masks of one image
+  std::optional<std::pair<std::int32_t, std::int32_t>> alike{};  // images of one name
   bool has_folders = false;                                      // of images or of masks
 };
 
@@ -159,7 +160,9 @@ Found find(const std::shared_ptr<const FileTree>& tree, bool augmented_voc) {
   for (auto& [file, one] : pictures) {
     has_augmented = has_augmented || one.place == "segmentationclassaug";
     if (!found.has_folders) one.role = without_ending(one) ? Role::mask : Role::image;
-    if (one.role == Role::image) found.images.emplace(one.key(), file);
+    if (one.role != Role::image) continue;
+    const auto [image, fresh] = found.images.emplace(one.key(), file);
+    if (!fresh && !found.alike) found.alike = {image->second, file};
   }
   for (const auto& [file, one] : pictures) {
     if (one.role != Role::mask || !one.is_part) continue;
@@ -195,6 +198,9 @@ void check_partners(const Found& found, const fs::path& path) {
   if (found.twice)
     reject("{}: two masks belong to one image: {} and {}; remove one", path.native(), tree.path(found.twice->first),
            tree.path(found.twice->second));
+  if (found.alike)
+    reject("{}: two images have one name: {} and {}; remove one", path.native(), tree.path(found.alike->first),
+           tree.path(found.alike->second));
   if (!found.widowed.empty())
     reject("{}: {} masks have no image of the same name: {}", path.native(), found.widowed.size(),
            some_files(tree, found.widowed));
@@ -290,6 +296,8 @@ MaskLayout find_masks(const MaskLayoutOptions& options) {
   MaskLayout layout;
   layout.kind = kind_of(found, lists.has_value());
   layout.train.tree = layout.validation.tree = tree;
+  std::int64_t unused = 0;  // pairs of neither side
+  bool only_evaluated = false;
   if (!options.list.empty() && !lists) reject("data.list: {} has no lists in {}", options.path.native(), voc_lists);
   if (lists) {
     layout.train.pairs = listed(found, *lists + (options.list.empty() ? "train" : options.list) + ".txt", options.path);
@@ -305,8 +313,13 @@ MaskLayout find_masks(const MaskLayoutOptions& options) {
         layout.train.pairs.push_back(found.pairs.at(key));
       else if (side == evaluated)
         layout.validation.pairs.push_back(found.pairs.at(key));
+      else
+        ++unused;
     }
-    if (layout.train.pairs.empty()) layout.train.pairs = layout.validation.pairs;
+    if (layout.train.pairs.empty()) {
+      layout.train.pairs = layout.validation.pairs;
+      only_evaluated = true;
+    }
   }
   std::string evaluated = "to evaluate on";
   if (!options.validation.empty()) {
@@ -328,6 +341,8 @@ MaskLayout find_masks(const MaskLayoutOptions& options) {
              options.path.native());
     evaluated += fmt::format(" ({})", describe_held_out(*layout.held_out, options.hold_out.fraction));
   }
+  if (only_evaluated && options.validation.empty()) evaluated += std::string(no_others_to_train_on);
+  if (unused > 0) evaluated += fmt::format("; {} images with masks of other splits are left out", unused);
   layout.description =
       fmt::format("mask_folder {}{}: {} images with masks to train on, {} {}{}", options.path.native(),
                   layout.kind.name.empty() ? "" : fmt::format(" ({})", layout.kind.name), layout.train.pairs.size(),

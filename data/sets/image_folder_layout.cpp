@@ -387,7 +387,7 @@ ImageFolderLayout find_images(const ImageFolderOptions& options) {
       "imagefolder {}: {} classes: {}; {} images to train on{}, {} to evaluate on ({}){}{}{}", options.path.native(),
       layout.classes.size(), some_of(layout.classes), layout.train.files.size(),
       train.folder.empty() ? "" : fmt::format(" ({})", train.folder), layout.validation.files.size(), evaluated,
-      found.only_validation ? ": there are no others to train on, so that both are the same" : "",
+      found.only_validation ? no_others_to_train_on : "",
       left_out.empty() ? "" : "; ", fmt::join(left_out, "; "));
   return layout;
 }

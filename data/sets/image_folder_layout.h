@@ -14,6 +14,10 @@
 
 namespace lacuna {
 
+/// The end of a description of pictures that are trained on and evaluated alike.
+inline constexpr std::string_view no_others_to_train_on =
+    ": there are no others to train on, so that both are the same";
+
 /// The files at `path`, listed once.
 std::shared_ptr<const FileTree> tree_at(const std::filesystem::path& path, OpenedFiles& files);
 

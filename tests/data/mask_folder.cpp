@@ -197,6 +197,16 @@ TEST_CASE("mask_folder: what has no partner is named") {
   Files twice;
   twice.put("image.png", {"images/a.png"}).put("grey.png", {"masks/a.png", "masks/a_mask.png"});
   check_says(refusal(twice), "a_mask.png");
+  Files alike;
+  alike.put("image.png", {"images/a.png", "images/a.jpg"}).put("grey.png", {"masks/a.png"});
+  check_says(refusal(alike), "images/a.jpg");
+  Files others;  // masks of no split, and none but of one
+  others.put("image.png", {"images/train/a.png", "images/val/b.png", "images/test/c.png"});
+  others.put("grey.png", {"masks/train/a.png", "masks/val/b.png", "masks/test/c.png"});
+  check_says(open(others)->info().description, "left out");
+  Files evaluated;
+  evaluated.put("image.png", {"images/val/a.png"}).put("grey.png", {"masks/val/a.png"});
+  check_says(open(evaluated)->info().description, "no others to train on");
   Files none;
   none.put("image.png", {"images/a.png"}).write("masks/a.txt", "");
   check_says(refusal(none), "images/a.png");
@@ -227,6 +237,10 @@ TEST_CASE("mask_folder: masks of 0 and 255 alone suggest a map, which makes two 
   Files files;
   files.put("image.png", {"images/a.png", "images/b.png"}).put("black_white.png", {"masks/a.png", "masks/b.png"});
   check_says(refusal(files), "data.map={255: 1}");
+  Files rare;  // the images to evaluate on may lack a class
+  rare.put("image.png", {"images/train/a.png", "images/val/b.png"});
+  rare.put("grey.png", {"masks/train/a.png"}).put("black_white.png", {"masks/val/b.png"});
+  CHECK(open(rare, {}, Split::validation)->size() == 1);
   Tree map;
   map.kind = Tree::Kind::map;
   map.entries.push_back({"255", {}, Tree(1)});

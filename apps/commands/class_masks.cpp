@@ -83,6 +83,8 @@ ClassMasks::ClassMasks(const OpenedModel& model, ClassMaskOptions options)
 fs::path ClassMasks::path_of(const std::string& name, std::string_view ending) {
   fs::path path = options_.folder / (fs::path(name).stem().native() + std::string(ending));
   if (!written_.insert(path).second) reject("{}: another image has the mask {}", name, path.native());
+  check_no_input(path, options_.inputs);
+  check_no_input(path, {name});
   return path;
 }
 

@@ -8,14 +8,16 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace lacuna::apps {
 
 struct ClassMaskOptions {
   std::filesystem::path folder{};  // for the files; empty: none are written
   bool overlays = false;
-  bool add_one = false;              // class 0 has the value 1
-  std::optional<Showing> showing{};  // nothing: as evaluations show images
+  bool add_one = false;               // class 0 has the value 1
+  std::optional<Showing> showing{};   // nothing: as evaluations show images
+  std::vector<std::string> inputs{};  // files and folders that are not written over
 };
 
 class ClassMasks {

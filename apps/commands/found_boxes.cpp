@@ -81,6 +81,8 @@ std::pair<nlohmann::ordered_json, std::string> FoundBoxes::predict(const std::st
   if (!options_.folder.empty()) {
     const fs::path path = options_.folder / (fs::path(name).stem().native() + "_overlay.png");
     if (!written_.insert(path).second) reject("{}: another image has the picture {}", name, path.native());
+    check_no_input(path, options_.inputs);
+    check_no_input(path, {name});
     const std::span file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
     write_png(path, with_boxes(decode_image(file, decoding_of(images_)), found));
     json["overlay"] = path.native();

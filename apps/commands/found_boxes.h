@@ -15,6 +15,7 @@ namespace lacuna::apps {
 struct FoundBoxesOptions {
   std::filesystem::path folder{};  // for pictures with the boxes; empty: none are written
   double least_score = 0.5;
+  std::vector<std::string> inputs{};  // files and folders that are not written over
 };
 
 class FoundBoxes {

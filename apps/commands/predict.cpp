@@ -470,6 +470,7 @@ class Predict {
       reject("--overlay and --add-one: expected --out with a folder for the files");
     if (windows_) masks_.showing = Showing::windows;
     if (whole_) masks_.showing = Showing::fit;
+    masks_.inputs = inputs_;
     ClassMasks masks(opened, masks_);
     return each_picture(opened, [&](const Input& input) {
       ordered_json found = masks.predict(input.name, input.read());
@@ -483,7 +484,7 @@ class Predict {
     if (masks_.add_one || windows_ || whole_)
       reject("{}: is no model of segmentation: expected no --add-one, --windows or --whole", from_);
     if (masks_.folder.empty() && masks_.overlays) reject("--overlay: expected --out with a folder for the files");
-    FoundBoxes boxes(opened, {.folder = masks_.folder, .least_score = least_score_});
+    FoundBoxes boxes(opened, {.folder = masks_.folder, .least_score = least_score_, .inputs = inputs_});
     return each_picture(opened, [&](const Input& input) { return boxes.predict(input.name, input.read()); });
   }
 

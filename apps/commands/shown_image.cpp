@@ -1,5 +1,6 @@
 #include "apps/commands/shown_image.h"
 
+#include "core/error.h"
 #include "data/encoded_images.h"
 #include "data/images/view.h"
 
@@ -54,6 +55,17 @@ Tensor shown_pixels(const std::string& bytes, const TransformOptions& images, Im
   apply({std::make_shared<WholeView>(std::move(view), resized), std::make_shared<Normalize>(mean, deviation)}, fields,
         sample, random);
   return sample[fields.front().name].clone(Purpose::data);
+}
+
+void check_no_input(const std::filesystem::path& file, const std::vector<std::string>& inputs) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(file, error)) return;
+  const fs::path whole = fs::canonical(file, error);
+  for (const std::string& input : inputs)
+    for (fs::path path = whole; path.has_relative_path(); path = path.parent_path())
+      if (fs::equivalent(path, input, error) && (path == whole || fs::is_directory(path, error)))
+        reject("{}: is there, and belongs to the input {}: expected --out with another folder", file.native(), input);
 }
 
 }  // namespace lacuna::apps

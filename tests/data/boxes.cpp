@@ -131,8 +131,9 @@ TEST_CASE("boxes: YOLO's fractions of an image, images without a text, repeated 
   CHECK(train.of(0, "box_labels") == Values{1, 0});
   CHECK(train.of(1, "boxes").empty());
   CHECK(Opened(folder.path(), Split::validation).of(0, "boxes").empty());
-  for (const char* const text : {"2 0.5 0.5 0.5 1\n", "0 0.5 0.5 0.5\n", "0 0.9 0.5 0.5 1\n", "0.5 0.5 0.5 0.5 1\n",
-                                 "cat 0.5 0.5 0.5 1\n", "0 nan 0.5 0.5 1\n", "nan 0.5 0.5 0.5 1\n", "1e300 0.5 0.5 0.5 1\n"}) {
+  for (const char* const text :
+       {"2 0.5 0.5 0.5 1\n", "0 0.5 0.5 0.5\n", "0 0.9 0.5 0.5 1\n", "0.5 0.5 0.5 0.5 1\n", "cat 0.5 0.5 0.5 1\n",
+        "0 nan 0.5 0.5 1\n", "nan 0.5 0.5 0.5 1\n", "1e300 0.5 0.5 0.5 1\n"}) {
     CAPTURE(text);
     write(folder / "labels/train/b.txt", std::string("\n") + text);
     CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::train), doctest::Contains("b.txt:2"), Error);

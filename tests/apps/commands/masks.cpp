@@ -91,6 +91,10 @@ TEST_CASE(
     CHECK(lacuna::decode_image(colors).shape() == lacuna::Shape{5, 7, 3});
   }
   CHECK(run_command(folder, {"predict", "r", "p/images/val/3.png", "--overlay"}).code == 2);
+  const std::string before = read_file(folder / "p/images/val/3.png");
+  CHECK(run_command(folder, {"predict", "r", "p/images/val/3.png", "--out", "p/images/val"}).code != 0);
+  CHECK(run_command(folder, {"predict", "r", "p/images", "--out", "p/images/val"}).code != 0);
+  CHECK(read_file(folder / "p/images/val/3.png") == before);
 }
 
 TEST_CASE("masks: a segmenter starts from a classifier's folder or file, and says what starts anew") {

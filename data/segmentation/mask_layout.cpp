@@ -211,10 +211,16 @@ void check_partners(const Found& found, const fs::path& path) {
 
 /// The folder of VOC's lists; nothing where there are none.
 std::optional<std::string> folder_of_lists(const FileTree& tree) {
-  for (std::int64_t file = 0; file < tree.size(); ++file)
-    if (const std::size_t at = tree.path(file).find(voc_lists); at != std::string_view::npos)
-      return std::string(tree.path(file).substr(0, at + voc_lists.size()));
-  return {};
+  std::optional<std::string> found;
+  for (std::int64_t file = 0; file < tree.size(); ++file) {
+    const std::size_t at = tree.path(file).find(voc_lists);
+    if (at == std::string_view::npos) continue;
+    const std::string_view folder = tree.path(file).substr(0, at + voc_lists.size());
+    if (found && *found != folder)
+      reject("expected lists of VOC in one folder, got {} and {}: data.path names one", *found, folder);
+    found = folder;
+  }
+  return found;
 }
 
 /// The pairs that a list of VOC names, in its order.

@@ -147,6 +147,8 @@ TEST_CASE("mask_folder: VOC's lists say the splits, and `trainaug` takes masks o
   const std::string message = refusal(files);
   check_says(message, "train.txt:2");
   check_says(message, "missing");
+  files.write("VOC2007/ImageSets/Segmentation/train.txt", "a\n");
+  check_says(refusal(files), "VOC2007");
 }
 
 TEST_CASE("mask_folder: Cityscapes' ids become its 19 classes") {

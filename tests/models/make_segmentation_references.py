@@ -43,7 +43,8 @@ CASES = {  # (model, optimizer or None, trained patterns or None)
     "upernet-swin-f64": (dict(family="upernet", backbone=SWIN, num_classes=2, image_size=[64, 64], hidden_size=4, aux_channels=4,
                               loss=dict(aux_weight=0.4)), None, None),
     "upernet-convnext-only-heads": (dict(family="upernet", backbone=CONVNEXT, num_classes=4, image_size=[64, 40], hidden_size=6,
-                                         aux_channels=5, loss=dict(aux_weight=0.4)), SGD, ["decode_head*", "auxiliary_head*"]),
+                                         aux_channels=5, loss=dict(aux_weight=0.4), batch=4), SGD,
+                                    ["decode_head*", "auxiliary_head*"]),
     "pvt-f64": (dict(PVT, family="pvt"), None, None),
     "pvt_v2": (dict(PVT, family="pvt_v2"), SGD, None),
 }

@@ -57,6 +57,10 @@ DatasetInfo describe_boxes(const DatasetOptions& options) {
                    .description = options.split == Split::train ? layout->description : ""};
   info.held_out = layout->held_out;
   info.fields = {encoded_image_fields().front()};
+  if (options.split == Split::train &&
+      std::ranges::all_of(own.images, [](const BoxedImage& image) { return image.boxes.empty(); }))
+    reject("{}: none of the {} images to train on has a box: there is nothing to learn", options.path.native(),
+           own.images.size());
   for (SampleField& field : box_fields(std::ssize(info.classes), most)) info.fields.push_back(std::move(field));
   if (info.size > std::ssize(own.images))
     reject("data.{}: {} images were asked for, {} holds {}", options.split == Split::train ? "train_size" : "val_size",

@@ -205,6 +205,16 @@ TEST_CASE("boxes: one image alone leaves none for evaluation; a fraction needs i
   CHECK_THROWS_AS(Opened(coco.path(), Split::train, fraction), Error);
 }
 
+TEST_CASE("boxes: images without any box are nothing to train on") {
+  const TemporaryFolder folder;
+  for (const char* const name : {"0", "1", "2", "3"}) {
+    write_image(folder / "images" / (std::string(name) + ".pgm"), 8, 8);
+    write(folder / "labels" / (std::string(name) + ".txt"), "");
+  }
+  write(folder / "classes.txt", "cat\n");
+  CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::train), doctest::Contains("has a box"), Error);
+}
+
 TEST_CASE("boxes: drawn shapes lie within their boxes, and boxes follow crops and flips") {
   DatasetOptions options{.train_size = 64};
   const std::shared_ptr<const Dataset> drawn = open_dataset("shape_boxes", options);

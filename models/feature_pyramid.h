@@ -1,4 +1,4 @@
-// Feature pyramids (Lin et al. 2017): maps of several strides with equal channels, each with what is coarser added.
+// Feature pyramids (Lin et al. 2017): maps of several strides with equal channels; each has the coarser ones added.
 #pragma once
 
 #include "models/image_model.h"

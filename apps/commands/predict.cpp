@@ -419,7 +419,6 @@ class Predict {
       run_batch();
     });
   }
-
  private:
   /// A JSON line for each node of the run's graph.
   ExitCode predict_nodes(const OpenedModel& opened) const {

@@ -11,7 +11,7 @@
 namespace lacuna::apps {
 namespace {
 
-/// The whole image in some size, at the top left of what is shown.
+/// The whole image, resized, at the top left of the pixels that the model is shown.
 class WholeView final : public ViewTransform {
  public:
   WholeView(ViewOptions options, ImageSize size) : ViewTransform(std::move(options)), size_(size) {}

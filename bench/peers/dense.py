@@ -4,8 +4,8 @@
     dense.py MODEL BATCH [--compile] [--bf16] [--threads 2] [--steps 6]
 
 MODEL is mobilenet_v3_large or efficientnet_v2_s (224 pixels, 1000 classes), fcn_resnet50 (256 pixels, 21 classes, with its
-auxiliary head, both losses at the size of the image) or retinanet_resnet50_fpn (320 pixels, 91 classes, frozen batch norm,
-three of five stages trained). Made-up images, channels last, fused AdamW. Prints one line with
+auxiliary head, both losses at the size of the image) or retinanet_resnet50_fpn or fasterrcnn_resnet50_fpn (320 pixels, 91
+classes, frozen batch norm, three of five stages trained). Made-up images, channels last, fused AdamW. Prints one line with
 `X samples/s best, Y median; kept K MiB; peak RSS P MiB` in it, of steps.
 """
 import argparse
@@ -25,7 +25,7 @@ def drawn_boxes(size):
 
 def built(name, batch):
     """The network, and its loss as a function of the network."""
-    size = {"fcn_resnet50": 256, "retinanet_resnet50_fpn": 320}.get(name, 224)
+    size = {"fcn_resnet50": 256, "retinanet_resnet50_fpn": 320, "fasterrcnn_resnet50_fpn": 320}.get(name, 224)
     images = torch.randn(batch, 3, size, size).contiguous(memory_format=torch.channels_last)
     if name == "fcn_resnet50":
         net = torchvision.models.segmentation.fcn_resnet50(weights=None, weights_backbone=None, aux_loss=True)
@@ -34,14 +34,17 @@ def built(name, batch):
         def loss(run):
             out = run(images)
             return F.cross_entropy(out["out"].float(), labels) + 0.5 * F.cross_entropy(out["aux"].float(), labels)
-    elif name == "retinanet_resnet50_fpn":
+    elif name in ("retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"):
         # The backbone of torchvision's pretrained detectors: batch norm frozen, stem and first stage too.
-        from torchvision.models.detection import RetinaNet
+        from torchvision.models.detection import FasterRCNN, RetinaNet
         from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor
         from torchvision.ops.feature_pyramid_network import LastLevelP6P7
         body = torchvision.models.resnet50(norm_layer=torchvision.ops.FrozenBatchNorm2d)
-        net = RetinaNet(_resnet_fpn_extractor(body, 3, returned_layers=[2, 3, 4], extra_blocks=LastLevelP6P7(256, 256)), 91,
-                        min_size=size, max_size=size)
+        if name == "retinanet_resnet50_fpn":
+            backbone = _resnet_fpn_extractor(body, 3, returned_layers=[2, 3, 4], extra_blocks=LastLevelP6P7(256, 256))
+            net = RetinaNet(backbone, 91, min_size=size, max_size=size)
+        else:
+            net = FasterRCNN(_resnet_fpn_extractor(body, 3), 91, min_size=size, max_size=size)
         images = torch.rand(batch, 3, size, size)
         targets = [{"boxes": drawn_boxes(size), "labels": torch.randint(1, 91, (4,))} for _ in range(batch)]
 

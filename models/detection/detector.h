@@ -11,7 +11,7 @@
 
 namespace lacuna {
 
-/// Options of what is found, named as in torchvision.
+/// Limits of the found boxes, with torchvision's names.
 struct DetectorOptions : ImageOptions {
   double score_thresh = 0.05, nms_thresh = 0.5;
   std::int64_t topk_candidates = 1000, detections_per_img = 100;

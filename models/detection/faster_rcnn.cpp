@@ -184,7 +184,8 @@ class FasterRcnn final : public Detector {
       levels.push_back({std::move(logits), std::move(codes), first,
                         first + sizes.back().height * sizes.back().width * anchors_of_place()});
     }
-    const Tensor anchors = make_anchors({size.height, size.width}, sizes, anchor_shapes());
+    const Tensor anchors =
+        make_anchors({size.height, size.width}, sizes, anchor_shapes(options_.anchor_sizes, pyramid_maps));
     const std::vector<Tensor> proposals = propose(levels, anchors, size, count);
     Outputs outputs;
     if (!truth.empty()) {
@@ -207,14 +208,6 @@ class FasterRcnn final : public Detector {
     }
     outputs.set("anchors", Variable(anchors));
     return outputs;
-  }
-
-  std::vector<AnchorShapes> anchor_shapes() const {
-    std::vector<AnchorShapes> shapes;
-    const auto of_map = std::ssize(options_.anchor_sizes) / pyramid_maps;
-    for (auto at = options_.anchor_sizes.begin(); at != options_.anchor_sizes.end(); at += of_map)
-      shapes.push_back({.sizes = {at, at + of_map}, .ratios = {0.5, 1, 2}});
-    return shapes;
   }
 
   /// The proposals of each image, f32 [P, 4] with P > 0. No gradient goes through them.

@@ -162,7 +162,8 @@ class RetinaNet final : public Detector {
       levels.push_back({std::move(logits), boxes_.forward(std::move(map), 4), first, end});
       first = end;
     }
-    const Tensor anchors = make_anchors({size.height, size.width}, sizes, anchor_shapes());
+    const Tensor anchors =
+        make_anchors({size.height, size.width}, sizes, anchor_shapes(options_.anchor_sizes, pyramid_maps));
     Outputs outputs;
     if (!truth.empty()) add_losses(levels, anchors, truth, outputs);
     if (!training()) set_found(find(levels, anchors, size), outputs);
@@ -172,14 +173,6 @@ class RetinaNet final : public Detector {
     }
     outputs.set("anchors", Variable(anchors));
     return outputs;
-  }
-
-  std::vector<AnchorShapes> anchor_shapes() const {
-    std::vector<AnchorShapes> shapes;
-    const auto of_map = std::ssize(options_.anchor_sizes) / pyramid_maps;
-    for (auto at = options_.anchor_sizes.begin(); at != options_.anchor_sizes.end(); at += of_map)
-      shapes.push_back({.sizes = {at, at + of_map}, .ratios = {0.5, 1, 2}});
-    return shapes;
   }
 
   /// Sums over the maps: each keeps its own logits, and none is copied to stand beside the others.

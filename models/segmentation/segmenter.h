@@ -77,7 +77,8 @@ class ConvNormRelu {
   nn::BatchNorm2d norm_;
 };
 
-/// x [N, h, w, C] resized bilinearly to `like`'s height and width, the outer pixels' corners meet; x itself where they agree.
+/// x [N, h, w, C] resized bilinearly to `like`'s height and width: the outer pixels' corners meet. x itself where the
+/// sizes agree.
 Variable resized_as(Variable x, const Shape& like);
 Variable concat_channels(std::vector<Variable> maps);
 /// [N, h, w, C] to the means over places [N, 1, 1, C].

@@ -40,6 +40,16 @@ struct CentredBox {
 
 }  // namespace
 
+std::vector<AnchorShapes> anchor_shapes(std::span<const std::int64_t> sizes, std::int64_t maps) {
+  std::vector<AnchorShapes> shapes;
+  const std::size_t of_map = sizes.size() / static_cast<std::size_t>(maps);
+  for (std::size_t at = 0; at < sizes.size(); at += of_map) {
+    const auto own = sizes.subspan(at, of_map);
+    shapes.push_back({.sizes = {own.begin(), own.end()}, .ratios = {0.5, 1, 2}});
+  }
+  return shapes;
+}
+
 Tensor make_anchors(MapSize image, std::span<const MapSize> maps, std::span<const AnchorShapes> shapes) {
   expect(maps.size() == shapes.size(), "anchors: expected shapes of {} maps, got {}", maps.size(), shapes.size());
   std::int64_t count = 0;

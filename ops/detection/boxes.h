@@ -15,6 +15,8 @@ namespace lacuna {
 struct AnchorShapes {
   std::vector<double> sizes, ratios;
 };
+/// torchvision's of each map: `sizes` [maps, sizes of a map], and the ratios 0.5, 1 and 2.
+std::vector<AnchorShapes> anchor_shapes(std::span<const std::int64_t> sizes, std::int64_t maps);
 /// The anchors of the maps of an image: f32 [A, 4], map by map, row by row, place by place; of a place ratio by ratio,
 /// size by size. A place lies at a multiple of the image's side divided by the map's, rounded down.
 struct MapSize {

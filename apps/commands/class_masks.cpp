@@ -1,6 +1,7 @@
 #include "apps/commands/class_masks.h"
 
 #include "apps/commands/shown_image.h"
+#include "apps/output/drawing.h"
 #include "apps/output/picture.h"
 #include "autograd/tape.h"
 #include "core/error.h"
@@ -62,17 +63,6 @@ Tensor logits_of(Model& model, const Tensor& pixels, const Shown& shown) {
   return all;
 }
 
-/// Names and shares of the classes, the largest first.
-std::vector<std::pair<std::string, double>> shares_of(const Tensor& classes, const std::vector<std::string>& names) {
-  std::map<std::int64_t, std::int64_t> counts;
-  for (const double value : classes.to_vector()) ++counts[static_cast<std::int64_t>(value)];
-  std::vector<std::pair<std::string, double>> shares;
-  for (const auto& [number, count] : counts)
-    shares.emplace_back(class_name(names, number), static_cast<double>(count) / static_cast<double>(classes.count()));
-  std::ranges::stable_sort(shares, std::greater{}, &std::pair<std::string, double>::second);
-  return shares;
-}
-
 }  // namespace
 
 ClassMasks::ClassMasks(const OpenedModel& model, ClassMaskOptions options)
@@ -107,15 +97,15 @@ nlohmann::ordered_json ClassMasks::predict(const std::string& name, const std::s
     found["mask"] = mask.native();
     if (options_.overlays) {
       const fs::path path = path_of(name, "_overlay.png");
-      write_png(path, overlay(decode_image(file, decoding_of(images_)), classes));
+      write_png(path, with_classes(decode_image(file, decoding_of(images_)), classes, model_.folder.labels));
       found["overlay"] = path.native();
     }
   }
   found["classes"] = nlohmann::ordered_json::array();
   found["pixels"] = nlohmann::ordered_json::array();
-  for (const auto& [of, share] : shares_of(classes, model_.folder.labels)) {
-    found["classes"].push_back(of);
-    found["pixels"].push_back(share);
+  for (const ClassShare& one : class_shares(classes)) {
+    found["classes"].push_back(class_name(model_.folder.labels, one.number));
+    found["pixels"].push_back(one.share);
   }
   return found;
 }
@@ -129,18 +119,18 @@ std::string shares_in_words(const nlohmann::ordered_json& found, std::int64_t mo
 }
 
 void add_masks(nlohmann::ordered_json& sample, Model& model, const Batch& batch, const SampleField& mask,
-               const Tensor& picture) {
+               const std::vector<std::string>& classes, const Tensor& picture) {
   const Tensor labels = batch[mask.name];
   const ImageSize size(labels.shape()[1], labels.shape()[2]);
-  sample["mask"] = picture_address(
-      overlay(picture, labels.reshape({size.height, size.width}), static_cast<std::int64_t>(mask.padding)));
+  sample["mask"] = picture_address(with_classes(picture, labels.reshape({size.height, size.width}), classes,
+                                                static_cast<std::int64_t>(mask.padding)));
   const std::string& name = model.inputs().front().name;
   Batch images;
   images.samples = 1;
   images.set(name, batch[name]);
   const NoGrad no_grad;
   const Tensor logits = on_device(model.forward(std::move(images)).take("logits").tensor(), Device::cpu).to(DType::f32);
-  sample["prediction"] = picture_address(overlay(picture, class_map(Shown(size, size, Showing::squash), logits)));
+  sample["prediction"] = picture_address(with_classes(picture, class_map(Shown(size, size, Showing::squash), logits), classes));
 }
 
 }  // namespace lacuna::apps

@@ -45,6 +45,6 @@ std::string shares_in_words(const nlohmann::ordered_json& found, std::int64_t mo
 /// Adds `mask` and `prediction` to a sample of figures: pictures of its image u8 [H, W, 3] under the labels of its
 /// pixels and under those that the model predicts. `batch` has this sample alone.
 void add_masks(nlohmann::ordered_json& sample, Model& model, const Batch& batch, const SampleField& mask,
-               const Tensor& picture);
+               const std::vector<std::string>& classes, const Tensor& picture);
 
 }  // namespace lacuna::apps

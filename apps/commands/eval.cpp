@@ -270,9 +270,9 @@ class Eval {
         nlohmann::ordered_json& one = json[figures.key()]["worst"][i];
         one["image"] = picture_address(picture);
         if (const SampleField* const mask = find_field(single.info().fields, FieldKind::mask))
-          add_masks(one, model, batch, *mask, picture);
-        if (const SampleField* const boxes = find_field(single.info().fields, FieldKind::boxes))
-          add_boxes(one, model, task, batch, *boxes, picture);
+          add_masks(one, model, batch, *mask, dataset->info().classes, picture);
+        if (find_field(single.info().fields, FieldKind::boxes) != nullptr)
+          add_boxes(one, model, task, batch, dataset->info().classes, picture);
       }
     }
     try {

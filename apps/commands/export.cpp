@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace lacuna::apps {
 namespace {
@@ -68,9 +69,15 @@ class Export {
     const ModelFolder description = description_to_write(opened, "f32");
     if (!opened.model->adaptation()) reject("--adapter: {} was trained without an adapter", from_);
     std::string format = format_.empty() ? usual_format(opened) : format_;
-    if (const std::string& base = opened.model->adaptation()->base; format_.empty() && !base.empty())
-      if (const auto folder = read_model_folder(base))
-        format = folder->library == Library::timm ? "timm" : "transformers";
+    const std::string& base = opened.model->adaptation()->base;
+    const std::optional<ModelFolder> of_base = base.empty() ? std::nullopt : read_model_folder(base);
+    if (format_.empty() && of_base) format = of_base->library == Library::timm ? "timm" : "transformers";
+    // What is around a backbone stands nowhere but here.
+    const bool of_backbone = of_base && describe_model(of_base->model, {}).family !=
+                                            describe_model(opened.folder.model, {}).family;
+    if (of_backbone && !format_.empty() && format_ != "own")
+      reject("--format: the adapter's base {} is the backbone alone; its folder is under our names, --format own", base);
+    if (of_backbone) format = "own";
     const TensorNames* names = nullptr;
     if (format == "transformers") names = transformers_files(*opened.model, opened.folder).names;
     if (names != nullptr && names->body.empty()) names = nullptr;  // they are ours
@@ -86,12 +93,13 @@ class Export {
     const auto values = describe_model(opened.folder.model, opened.folder.hyper_parameters).hyper_parameters;
     const Tree* const head = find_value(values, "head");
     write_new_folder(out, [&](const fs::path& folder) {
-      write_texts(folder, description.tokenizer);
+      write_texts(folder, of_backbone ? files_beside_weights(*opened.model, description) : description.tokenizer);
       write_adapter(folder, *opened.model, names, peft_task_of(head == nullptr ? opened.folder.problem : head->text));
     });
     const std::vector<std::string>& layers = opened.model->adaptation()->layers;
-    report_.write(fmt::format("the adapter of {} from {}: {} layers, as a folder of PEFT for {} in {}\n",
-                              opened.folder.model, opened.weights.string(), layers.size(), format, out.string()),
+    report_.write(fmt::format("the adapter of {} from {}: {} layers, as a folder of PEFT{} in {}\n",
+                              opened.folder.model, opened.weights.string(), layers.size(),
+                              format == "own" ? "" : " for " + format, out.string()),
                   {{"model", opened.folder.model},
                    {"weights", opened.weights.string()},
                    {"format", format},

@@ -1,11 +1,11 @@
 #include "apps/commands/found_boxes.h"
 
 #include "apps/commands/shown_image.h"
+#include "apps/output/drawing.h"
 #include "apps/output/picture.h"
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "data/images/image_reader.h"
-#include "data/segmentation/palette.h"
 #include "models/prediction.h"
 #include "models/segmentation/class_map.h"
 #include "models/tasks/detection/predicted_boxes.h"
@@ -13,8 +13,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <span>
 
 namespace lacuna::apps {
@@ -32,28 +30,16 @@ PredictedBoxes find(Model& model, const Task& task, const Tensor& images, double
   return PredictedBoxes::of(task.predict(model, std::move(batch)).front(), least_score);
 }
 
-/// Draws the outline of a box into an image u8 [H, W, 3].
-void outline(const Tensor& image, std::span<const double> box, Rgb color) {
-  const std::int64_t height = image.shape()[0], width = image.shape()[1], thick = 1 + std::min(height, width) / 200;
-  const auto at = [](double side, std::int64_t count) {
-    return std::clamp<std::int64_t>(std::llround(side), 0, count);
-  };
-  const std::int64_t left = at(box[0], width), top = at(box[1], height), right = at(box[2], width),
-                     bottom = at(box[3], height);
-  for (std::int64_t y = top; y < bottom; ++y)
-    for (std::int64_t x = left; x < right; ++x)
-      if (y < top + thick || y >= bottom - thick || x < left + thick || x >= right - thick)
-        std::ranges::copy(color, image.data<std::uint8_t>() + (y * width + x) * 3);
-}
-
-/// The image with the boxes in a colour for each label.
-Tensor with_boxes(const Tensor& image, const PredictedBoxes& found) {
-  Tensor drawn = image.clone();
-  std::map<std::string, std::int64_t> colors;
-  for (const std::string& label : found.labels) colors.try_emplace(label, std::ssize(colors) + 1);
-  for (std::size_t k = found.boxes.size(); k-- > 0;)
-    outline(drawn, found.boxes[k], class_color(colors.at(found.labels[k])));
-  return drawn;
+/// The picture with boxes, their labels and scores.
+Tensor with_found(const Tensor& picture, const PredictedBoxes& found, const std::vector<std::string>& classes) {
+  std::vector<DrawnBox> boxes;
+  for (std::size_t k = 0; k < found.boxes.size(); ++k) {
+    const std::vector<double>& box = found.boxes[k];
+    boxes.push_back({.corners = {box[0], box[1], box[2], box[3]},
+                     .name = found.labels[k],
+                     .text = fmt::format("{} {:.2f}", found.labels[k], found.scores[k])});
+  }
+  return with_boxes(picture, boxes, classes);
 }
 
 }  // namespace
@@ -84,7 +70,7 @@ std::pair<nlohmann::ordered_json, std::string> FoundBoxes::predict(const std::st
     check_no_input(path, options_.inputs);
     check_no_input(path, {name});
     const std::span file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-    write_png(path, with_boxes(decode_image(file, decoding_of(images_)), found));
+    write_png(path, with_found(decode_image(file, decoding_of(images_)), found, model_.folder.labels));
     json["overlay"] = path.native();
     text += "; " + path.native();
   }
@@ -92,13 +78,11 @@ std::pair<nlohmann::ordered_json, std::string> FoundBoxes::predict(const std::st
 }
 
 void add_boxes(nlohmann::ordered_json& sample, Model& model, const Task& task, const Batch& batch,
-               const SampleField& boxes, const Tensor& picture) {
+               const std::vector<std::string>& classes, const Tensor& picture) {
   const std::string& name = model.inputs().front().name;
   constexpr double usual_score = 0.5;
-  PredictedBoxes truth;
-  for (const std::vector<double>& box : rows_of(batch[boxes.name])) truth.add({}, 1, box);
-  sample["mask"] = picture_address(with_boxes(picture, truth));
-  sample["prediction"] = picture_address(with_boxes(picture, find(model, task, batch[name], usual_score)));
+  sample["mask"] = picture_address(with_boxes(picture, true_boxes(batch, 0, classes), classes));
+  sample["prediction"] = picture_address(with_found(picture, find(model, task, batch[name], usual_score), classes));
 }
 
 }  // namespace lacuna::apps

@@ -38,6 +38,6 @@ class FoundBoxes {
 /// Adds `mask` and `prediction` to a sample of figures: pictures of its image u8 [H, W, 3] with its true boxes and with
 /// those that are found. `batch` has this sample alone.
 void add_boxes(nlohmann::ordered_json& sample, Model& model, const Task& task, const Batch& batch,
-               const SampleField& boxes, const Tensor& picture);
+               const std::vector<std::string>& classes, const Tensor& picture);
 
 }  // namespace lacuna::apps

@@ -1,11 +1,11 @@
 #include "apps/report/sample_sheet.h"
 
 #include "apps/config/resolve.h"
+#include "apps/output/drawing.h"
 #include "apps/output/picture.h"
 #include "apps/report/text_sheet.h"
 #include "core/error.h"
 #include "data/encoded_images.h"
-#include "data/segmentation/palette.h"
 
 #include <algorithm>
 #include <numeric>
@@ -38,19 +38,25 @@ std::string label_of(const Tensor& labels, std::int64_t row, const std::vector<s
   return text;
 }
 
-/// A picture u8 [H, W, 3] under the classes of its pixels, of row `row` of `masks` [N, H, W].
-std::string covered(const Tensor& picture, const Tensor& masks, std::int64_t row, const SampleField& field) {
+/// The picture u8 [H, W, 3] of row `row` under the classes of its pixels, of `masks` [N, H, W].
+Tensor covered(const Tensor& picture, const Tensor& masks, std::int64_t row, const SampleField& field,
+               const std::vector<std::string>& classes) {
   const Shape& shape = masks.shape();
-  return picture_address(overlay(picture, masks.leading(row, row + 1).reshape({shape[1], shape[2]}),
-                                 static_cast<std::int64_t>(field.padding)));
+  return with_classes(picture, masks.leading(row, row + 1).reshape({shape[1], shape[2]}), classes,
+                      static_cast<std::int64_t>(field.padding));
+}
+
+std::string pictured(const Tensor& picture) {
+  return fmt::format("<img alt=\"\" src=\"{}\">", picture_address(picture));
 }
 
 /// Images of the first batch of each of the first epochs.
 std::string image_samples(const Experiment& experiment, const DatasetPtr& dataset) {
   if (image_channels(dataset->info().fields) != 3)
     reject("--data: expected a data set with colour images or tokens, got {}", experiment.data.name);
+  const SampleField* const boxes = find_field(dataset->info().fields, FieldKind::boxes);
   const SampleField* const target = find_target(dataset->info().fields);
-  if (target == nullptr)
+  if (target == nullptr && boxes == nullptr)
     reject("--data: expected a data set with labels, got {} with {}", experiment.data.name,
            to_string(dataset->info().fields));
   const std::vector<std::string>& classes = dataset->info().classes;
@@ -64,10 +70,13 @@ std::string image_samples(const Experiment& experiment, const DatasetPtr& datase
                         images.shape()[1], images.shape()[2]);
     for (std::int64_t row = 0; row < std::min(most_images, batch.samples); ++row) {
       const Tensor picture = picture_of(images, row, experiment.data.images.mean, experiment.data.images.deviation);
-      page += fmt::format("<figure><img alt=\"\" src=\"{}\">", picture_address(picture));
-      page += target->kind == FieldKind::mask
-                  ? fmt::format("<img alt=\"\" src=\"{}\">", covered(picture, batch[target->name], row, *target))
-                  : fmt::format("<figcaption>{}</figcaption>", for_html(label_of(batch[target->name], row, classes)));
+      page += "<figure>" + pictured(picture);
+      if (boxes != nullptr)
+        page += pictured(with_boxes(picture, true_boxes(batch, row, classes), classes));
+      else if (target->kind == FieldKind::mask)
+        page += pictured(covered(picture, batch[target->name], row, *target, classes));
+      else
+        page += fmt::format("<figcaption>{}</figcaption>", for_html(label_of(batch[target->name], row, classes)));
       page += "</figure>\n";
     }
     page += "</div>\n";

@@ -65,4 +65,16 @@ void set_boxes(const std::vector<ObjectBox>& boxes, Sample& sample) {
   sample.set("box_uncounted", std::move(uncounted));
 }
 
+std::vector<ObjectBox> boxes_of(const Batch& batch, std::int64_t row) {
+  const std::int64_t* const offsets = batch["box_offsets"].data<const std::int64_t>();
+  std::vector<ObjectBox> boxes;
+  for (std::int64_t k = offsets[row]; k < offsets[row + 1]; ++k) {
+    ObjectBox box{.label = batch["box_labels"].data<const std::int64_t>()[k],
+                  .uncounted = static_cast<Uncounted>(batch["box_uncounted"].data<const std::int64_t>()[k])};
+    std::copy_n(batch["boxes"].data<const float>() + 4 * k, 4, box.corners.begin());
+    boxes.push_back(box);
+  }
+  return boxes;
+}
+
 }  // namespace lacuna

@@ -1,6 +1,7 @@
 // Images with the boxes of the objects in them.
 #pragma once
 
+#include "data/batch.h"
 #include "data/field.h"
 #include "data/files/file_tree.h"
 #include "data/sample.h"
@@ -50,5 +51,7 @@ void clean(BoxedImages& images, const std::string& origin);
 SampleFields box_fields(std::int64_t classes, std::int64_t most);
 /// Sets these fields from boxes in pixels.
 void set_boxes(const std::vector<ObjectBox>& boxes, Sample& sample);
+/// The boxes of sample `row` of a batch with these fields on the CPU.
+std::vector<ObjectBox> boxes_of(const Batch& batch, std::int64_t row);
 
 }  // namespace lacuna

@@ -3,6 +3,8 @@
 #include "core/error.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 namespace lacuna {
 namespace {
@@ -64,6 +66,16 @@ Tensor overlay(const Tensor& image, const Tensor& classes, std::int64_t left_out
     }
   });
   return out;
+}
+
+std::vector<ClassShare> class_shares(const Tensor& classes) {
+  std::map<std::int64_t, std::int64_t> counts;
+  each_class(classes, [&](std::int64_t, std::int64_t value) { ++counts[value]; });
+  std::vector<ClassShare> shares;
+  for (const auto& [number, count] : counts)
+    shares.push_back({number, static_cast<double>(count) / static_cast<double>(classes.count())});
+  std::ranges::stable_sort(shares, std::greater{}, &ClassShare::share);
+  return shares;
 }
 
 }  // namespace lacuna

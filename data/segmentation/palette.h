@@ -21,4 +21,11 @@ void write_classes(const std::filesystem::path& path, const Tensor& classes, std
 /// nothing.
 Tensor overlay(const Tensor& image, const Tensor& classes, std::int64_t left_out = -1);
 
+struct ClassShare {
+  std::int64_t number = 0;
+  double share = 0;  // of the pixels
+};
+/// The classes in a map u8, i32 or i64 [H, W], the largest first.
+std::vector<ClassShare> class_shares(const Tensor& classes);
+
 }  // namespace lacuna

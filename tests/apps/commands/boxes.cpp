@@ -69,6 +69,8 @@ TEST_CASE("boxes: a path alone is trained on, evaluated by class, shown on the p
   for (const char* const picture : {"image", "mask", "prediction"})
     CHECK(!worst.at(picture).get<std::string>().empty());
   run(folder, {"report", "r"});
+  run(folder, {"report", "--data", "c.yaml", "-o", "samples.html"});
+  check_says(read_file(folder / "samples.html"), "data:image/");
   run(folder, {"plan", "-c", "c.yaml"});
   run(folder, {"explain", "-c", "c.yaml"});
 

@@ -134,3 +134,25 @@ TEST_CASE("masks: a segmenter starts from a classifier's folder or file, and say
   }
   CHECK(run_command(folder, {"eval", "model.name=fcn", "model.from=r/last", "model.image_size=32"}).code == 2);
 }
+
+TEST_CASE("masks: an adapter on a classifier's weights is exported with the model around that backbone") {
+  const TemporaryFolder folder(
+      "model: {name: linear_segmenter, image_size: 16, backbone: {name: vit, patch_size: 4, embed_dim: 8, depth: 1, "
+      "num_heads: 2}}\n"
+      "data: {path: p, labels: 'a, b, c, d, e'}\n"
+      "train: {epochs: 1, batch_size: 2, threads: 1}\n"
+      "output: {dir: r}\n");
+  put(folder, "image.png", {"p/images/train/1.png", "p/images/train/2.png", "p/images/val/3.png"});
+  put(folder, "grey.png", {"p/masks/train/1.png", "p/masks/train/2.png", "p/masks/val/3.png"});
+  run(folder, {"train", "model={name: vit, image_size: 16, patch_size: 4, embed_dim: 8, depth: 1, num_heads: 2}",
+               "data={name: shapes, train_size: 4, val_size: 2}", "train={epochs: 1, batch_size: 2, threads: 1}",
+               "output=base"});
+  run(folder, {"train", "-c", "c.yaml", "model.from=base/best", "adapter={name: lora, targets: ['*qkv*']}"});
+  run(folder, {"export", "r", "adapter", "--adapter"});
+  const auto predicted = [&](const std::string& model) {
+    const nlohmann::json found = run(folder, {"predict", model, "p/images/val/3.png", "--json"}).json();
+    return std::pair(found.at("classes"), found.at("pixels"));
+  };
+  CHECK(predicted("adapter") == predicted("r"));
+  check_refused(folder, {"export", "r", "other", "--adapter", "--format", "transformers"}, {"--format"});
+}

@@ -46,9 +46,13 @@ std::string ascii(const std::string& text) {
   return shown;
 }
 
+// In pixels of stb_easy_font's letters.
+constexpr std::int64_t line = 10, margin = 1;
+
 std::int64_t scale_of(const Tensor& picture) {
   return 1 + std::min(picture.shape()[0], picture.shape()[1]) / 500;
 }
+std::int64_t label_height(const Tensor& picture) { return (line + 2 * margin) * scale_of(picture); }
 
 /// Draws the outline of a box (left, top, right, bottom, in pixels) into a picture u8 [H, W, 3].
 void draw_box(const Tensor& picture, std::span<const double> box, Rgb color) {
@@ -65,12 +69,10 @@ void draw_box(const Tensor& picture, std::span<const double> box, Rgb color) {
 
 /// Writes a text on a ground of this colour, its top left corner at `x`, `y` or as near as it fits into the picture
 /// u8 [H, W, 3].
-/// @return the height of the ground in pixels
-std::int64_t draw_label(const Tensor& picture, double x, double y, const std::string& text, Rgb ground) {
+void draw_label(const Tensor& picture, double x, double y, const std::string& text, Rgb ground) {
   constexpr std::size_t most_letters = 64;
-  constexpr std::int64_t line = 10, margin = 1;  // of stb_easy_font's letters, in their pixels
   std::string shown = ascii(text).substr(0, most_letters);
-  const std::int64_t scale = scale_of(picture), height = (line + 2 * margin) * scale,
+  const std::int64_t scale = scale_of(picture), height = label_height(picture),
                      width = (stb_easy_font_width(shown.data()) + 2 * margin) * scale;
   const auto begin = [](double side, std::int64_t own, std::int64_t all) {
     return std::clamp<std::int64_t>(std::llround(side), 0, std::max<std::int64_t>(all - own, 0));
@@ -96,7 +98,6 @@ std::int64_t draw_label(const Tensor& picture, double x, double y, const std::st
     fill(picture, {place(left, first.x), place(top, first.y), place(left, third.x), place(top, third.y)},
          {ink, ink, ink});
   }
-  return height;
 }
 
 }  // namespace
@@ -109,7 +110,8 @@ Tensor with_boxes(const Tensor& picture, const std::vector<DrawnBox>& boxes, con
   for (const DrawnBox& box : std::views::reverse(boxes)) {
     const Rgb color = class_color(numbers.at(box.name));
     draw_box(drawn, box.corners, color);
-    draw_label(drawn, box.corners[0], box.corners[1], box.text, color);
+    const auto above = static_cast<double>(label_height(drawn));
+    draw_label(drawn, box.corners[0], box.corners[1] - above, box.text, color);
   }
   return drawn;
 }
@@ -126,11 +128,12 @@ std::vector<DrawnBox> true_boxes(const Batch& batch, std::int64_t row, const std
 Tensor with_classes(const Tensor& picture, const Tensor& classes, const std::vector<std::string>& names,
                     std::int64_t left_out) {
   Tensor drawn = overlay(picture, classes, left_out);
-  double y = 0;
+  std::int64_t y = 0;
   for (const ClassShare& one : class_shares(classes)) {
     if (one.number == left_out || one.share < 0.01) continue;
-    y += static_cast<double>(draw_label(drawn, 0, y, class_name(names, one.number), class_color(one.number)));
-    if (y >= static_cast<double>(drawn.shape()[0])) break;
+    draw_label(drawn, 0, static_cast<double>(y), class_name(names, one.number), class_color(one.number));
+    y += label_height(drawn);
+    if (y >= drawn.shape()[0]) break;
   }
   return drawn;
 }

@@ -8,6 +8,8 @@
 namespace lacuna::cuda {
 namespace {
 
+constexpr float no_value = std::bit_cast<float>(0x7fc00000U);  // the least and the largest of no values: NaN
+
 constexpr std::int32_t least_key = -0x7fffffff - 1, largest_key = 0x7fffffff;
 
 /// Bits of a float to an integer in the order of the values, and back.
@@ -172,24 +174,27 @@ struct QuantizeTile {
   }
 };
 
-/// Consecutive groups of 128 to 1,024 elements, a power of two, in a tensor of whole groups: some lanes of a warp have
-/// a group, and 32 elements each. No thread waits for another warp.
+/// Consecutive groups of one to eight blocks of codes in a tensor of whole groups: some lanes of a warp have a group,
+/// and 32 elements each. No thread waits for another warp.
 template <class T>
 struct QuantizeQuads {
   static constexpr int threads = 128;
   Kept<T> x;
   AffineCodes to;
   quant::GroupFitter fitter;
-  int lanes_per_group;
+  int blocks_per_group;
+  int lanes_per_group;  // a power of two: those of three blocks are 16, of which four have nothing
 
   LACUNA_DEVICE void operator()(const Block<QuantizeQuads>& block) const {
-    const std::int64_t own = block.global_thread() / quad_lanes;
-    const int lane = block.thread() % quad_lanes;
-    const bool here = own * code_block < to.count;  // the same for all lanes of a group
+    const std::int64_t number = block.global_thread() / lanes_per_group;  // of the group
+    const int place = block.thread() % lanes_per_group, lane = place % quad_lanes;
+    const std::int64_t own = number * blocks_per_group + place / quad_lanes;
+    const bool has_block = place < blocks_per_group * quad_lanes;
+    const bool here = has_block && own * code_block < to.count;
     Eight values[quad_eights];
 #pragma unroll
     for (int k = 0; k < quad_eights; ++k) values[k] = here ? x.at(own * code_block + lane * 8 + 32 * k) : Eight{};
-    float low = values[0][0], high = low, finite = 0;  // NaN: some value is not finite
+    float low = has_block ? values[0][0] : no_value, high = low, finite = 0;  // NaN: some value is not finite
 #pragma unroll
     for (int i = 0; i < 8 * quad_eights; ++i) {
       const float value = values[i / 8][i % 8];
@@ -204,8 +209,7 @@ struct QuantizeQuads {
     }
     const bool fits = finite == 0;
     const quant::FittedGroup group = fitter.fit(fits ? low : 0.0F, fits ? high : 0.0F);
-    if (here && block.thread() % lanes_per_group == 0)
-      write_params(to.params + block.global_thread() / lanes_per_group * 4, fits ? group.params : not_finite());
+    if (here && place == 0) write_params(to.params + number * 4, fits ? group.params : not_finite());
     EightCodes codes[quad_eights];
     if (to.draws) {
       const QuadDraws draws(to.key(), own, lane);
@@ -222,8 +226,8 @@ struct QuantizeQuads {
 };
 
 bool in_quads(const AffineCodes& to) {
-  return to.row == to.count && to.size >= code_block && to.size <= warp_size * 8 * quad_eights &&
-         (to.size & (to.size - 1)) == 0 && to.count % to.size == 0 &&
+  return to.row == to.count && to.size <= warp_size * 8 * quad_eights && to.size % code_block == 0 &&
+         to.count % to.size == 0 &&
          reinterpret_cast<std::uintptr_t>(to.codes) % 8 == 0;
 }
 
@@ -393,6 +397,13 @@ std::int64_t observing_step(const AffineCodes& to) {
   return rows >= wanted ? std::int64_t{wanted} : divide_up(wanted < eights ? wanted : eights, rows) * rows;
 }
 
+/// The least power of two that is not below `wanted`; at most a warp.
+int lanes_for(std::int64_t wanted) {
+  int lanes = 1;
+  while (lanes < warp_size && lanes < wanted) lanes *= 2;
+  return lanes;
+}
+
 }  // namespace
 
 bool quantizes_in_one_pass(const AffineCodes& codes) { return elements_of_tile(codes) > 0; }
@@ -400,16 +411,15 @@ bool quantizes_in_one_pass(const AffineCodes& codes) { return elements_of_tile(c
 void quantize_in_one_pass(Stream stream, DType type, const void* x, const AffineCodes& to) {
   if (in_quads(to))
     return with_cuda_type(type, [&]<class T>(Type<T>) {
-      constexpr int elements = 8 * quad_eights;
-      run(stream, divide_up(to.count / elements, QuantizeQuads<T>::threads),
+      const auto blocks = static_cast<int>(to.size / code_block), lanes = lanes_for(blocks * quad_lanes);
+      run(stream, divide_up(to.count / to.size * lanes, QuantizeQuads<T>::threads),
           QuantizeQuads<T>{.x = Kept<T>(x, to.count),
                            .to = to,
                            .fitter = quant::GroupFitter(to.bits),
-                           .lanes_per_group = static_cast<int>(to.size) / elements});
+                           .blocks_per_group = blocks,
+                           .lanes_per_group = lanes});
     });
-  const int elements = elements_of_tile(to);
-  int lanes = 1;
-  while (lanes < warp_size && lanes < to.size / 8) lanes *= 2;
+  const int elements = elements_of_tile(to), lanes = lanes_for(to.size / 8);
   with_cuda_type(type, [&]<class T>(Type<T>) {
     run(stream, divide_up(to.count, elements),
         QuantizeTile<T>{.x = Kept<T>(x, to.count),

@@ -79,6 +79,7 @@ const std::vector<Case>& cases() {
       {{19, 512}, {consecutive, 256}},  {{5000}, {consecutive, 256}},    {{37, 192}, {consecutive, 192}},
       {{4099}, {consecutive, 8}},       {{1152}, {consecutive, 128}},    {{3, 1024}, {consecutive, 512}},
       {{5, 1024}, {consecutive, 1024}}, {{3, 1003}, {consecutive, 56}},  {{2, 3000}, {consecutive, 1024}},
+      {{23, 384}, {consecutive, 384}},  {{11, 768}, {consecutive, 768}},
       {{1, 130}, {consecutive, 7}},     {{9, 700}, {consecutive, 3000}}, {{6, 70}, {consecutive, 1}},
       {{40, 96}, {columns, 32}},        {{41, 33}, {columns, 10}},       {{5, 3, 4, 24}, {columns, 96, 3}},
       {{61, 48}, {columns, 48}},        {{7, 5}, {columns, 2}}};

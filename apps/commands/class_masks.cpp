@@ -78,18 +78,23 @@ fs::path ClassMasks::path_of(const std::string& name, std::string_view ending) {
   return path;
 }
 
-nlohmann::ordered_json ClassMasks::predict(const std::string& name, const std::string& bytes) {
-  const std::span file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-  const SampleField& input = model_.model->inputs().front();
-  const Shown shown(size_of_image(bytes, images_), {input.shape[0], input.shape[1]},
-                    options_.showing.value_or(usual_showing(images_.crop_mode)));
-  const Tensor pixels = shown_pixels(bytes, images_, shown.resized,
+Tensor classes_of(Model& model, const TransformOptions& images, const std::string& bytes,
+                  std::optional<Showing> showing) {
+  const SampleField& input = model.inputs().front();
+  const Shown shown(size_of_image(bytes, images), {input.shape[0], input.shape[1]},
+                    showing.value_or(usual_showing(images.crop_mode)));
+  const Tensor pixels = shown_pixels(bytes, images, shown.resized,
                                      shown.windows.size() == 1 ? shown.model : shown.resized, input.shape[2]);
-  const Tensor logits = logits_of(*model_.model, pixels, shown);
+  const Tensor logits = logits_of(model, pixels, shown);
   const std::span values(logits.data<const float>(), static_cast<std::size_t>(logits.count()));
   if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
-    fail("{}: the model's output is not finite", name);
-  const Tensor classes = class_map(shown, logits);
+    fail("the model's output is not finite");
+  return class_map(shown, logits);
+}
+
+nlohmann::ordered_json ClassMasks::predict(const std::string& name, const std::string& bytes) {
+  const std::span file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  const Tensor classes = classes_of(*model_.model, images_, bytes, options_.showing);
   nlohmann::ordered_json found;
   if (!options_.folder.empty()) {
     const fs::path mask = path_of(name, ".png");

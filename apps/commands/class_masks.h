@@ -20,6 +20,11 @@ struct ClassMaskOptions {
   std::vector<std::string> inputs{};  // files and folders that are not written over
 };
 
+/// The class of each pixel of an image file in its own size, [H, W] as u8, or i32 for more than 256 classes. `showing`:
+/// nothing: as evaluations show images.
+Tensor classes_of(Model& model, const TransformOptions& images, const std::string& bytes,
+                  std::optional<Showing> showing = {});
+
 class ClassMasks {
  public:
   /// Makes the folder.

@@ -3,6 +3,7 @@
 #include "apps/commands/class_masks.h"
 #include "apps/commands/found_boxes.h"
 #include "apps/commands/opened_model.h"
+#include "apps/commands/own_size.h"
 #include "apps/config/assignment.h"
 #include "apps/config/configuration_options.h"
 #include "apps/config/paths.h"
@@ -60,6 +61,11 @@ class Eval {
            "seconds that ranks wait for one that lives, with several processes under mpirun or srun; then all end")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
+    auto* const windows = app.add_flag(
+        "--windows", windows_,
+        "segmentation: figures at the images' own sizes, with the model shown overlapping parts of an image");
+    app.add_flag("--whole", whole_, "segmentation: the same, with the model shown the whole image at once")
+        ->excludes(windows);
     report_.declare(app);
   }
 
@@ -139,12 +145,22 @@ class Eval {
     const auto show = [&](std::int64_t samples) {
       stop_if_host_wants();
       display.update(EvaluationLine{.samples = samples, .of = dataset->size(), .elapsed = seconds_since(start)});
+    };
+    const auto at_each = [&](std::int64_t samples) {
+      show(samples);
       return false;
     };
-    const Evaluation evaluation = *evaluate(*model, *task, batches_of(experiment, dataset, Split::validation),
-                                            static_cast<int>(experiment.data.workers), show, ranks);
+    const bool own_size = windows_ || whole_;
+    if (own_size && find_field(task->targets(), FieldKind::mask) == nullptr)
+      reject("--whole and --windows: expected a model of segmentation, got {}", experiment.model.name);
+    const Evaluation evaluation =
+        own_size
+            ? evaluate_at_own_size(*model, *dataset, experiment.data.images,
+                                   windows_ ? Showing::windows : Showing::fit, *figures, show, ranks)
+            : *evaluate(*model, *task, batches_of(experiment, dataset, Split::validation),
+                        static_cast<int>(experiment.data.workers), at_each, ranks);
     display.clear();
-    if (figures) figures->gather(ranks);
+    if (figures && !own_size) figures->gather(ranks);
     const double seconds = seconds_since(start);
     const double rate = static_cast<double>(evaluation.samples) / seconds;
     if (!std::isfinite(evaluation.loss)) fail("{}: the loss is {}", made.file.string(), std::fabs(evaluation.loss));
@@ -155,13 +171,18 @@ class Eval {
                                 {"batch_size", experiment.train.batch_size},
                                 {"threads", experiment.train.threads},
                                 {"parameters", model->parameter_count()},
-                                {"samples", evaluation.samples},
-                                {"val_loss", evaluation.loss}};
+                                {"samples", evaluation.samples}};
     std::string metrics;
-    for (const Metric& metric : task->metrics()) {
-      const double value = evaluation.metrics.at(metric.name);
-      json["val_" + metric.name] = value;
-      metrics += ", " + metric_text(metric.name, value);
+    if (own_size) {
+      json["shown"] = windows_ ? "windows" : "whole";
+    } else {
+      json["val_loss"] = evaluation.loss;
+      metrics = fmt::format(", loss {:.4f}", evaluation.loss);
+      for (const Metric& metric : task->metrics()) {
+        const double value = evaluation.metrics.at(metric.name);
+        json["val_" + metric.name] = value;
+        metrics += ", " + metric_text(metric.name, value);
+      }
     }
     if (ranks.rank() > 0) return 0;  // rank 0 tells
     std::vector<std::int64_t> evaluated = evaluated_samples(*dataset, evaluation.left_out);
@@ -185,7 +206,7 @@ class Eval {
     const bool has_figures = figures && figures->samples() > 0;
     if (has_figures) {
       json[figures->key()] = figures->json(origin);
-      if (point && overrides.empty())
+      if (point && overrides.empty() && !own_size)
         write_classes(*point, experiment, *model, *task, dataset, evaluated, *figures, json);
     }
     json["samples_per_second"] = rate;
@@ -193,8 +214,8 @@ class Eval {
     json["process_peak"] = process_peak();
     json["notes"] = made.notes;
     for (const std::string& note : made.notes) print_error(fmt::format("lacuna: note: {}\n", note));
-    report_.write(fmt::format("{} from {}: {} samples, loss {:.4f}{}, {:.1f} samples/s\n", experiment.model.name,
-                              made.file.string(), evaluation.samples, evaluation.loss, metrics, rate) +
+    report_.write(fmt::format("{} from {}: {} samples{}, {:.1f} samples/s\n", experiment.model.name,
+                              made.file.string(), evaluation.samples, metrics, rate) +
                       (has_figures ? figures->text(origin) : std::string()),
                   json);
     return 0;
@@ -328,6 +349,7 @@ class Eval {
   std::vector<std::string> arguments_;
   std::vector<std::string> files_;
   double rank_timeout_ = 1800;
+  bool windows_ = false, whole_ = false;
   Report report_;
 };
 

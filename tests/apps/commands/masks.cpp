@@ -71,7 +71,10 @@ TEST_CASE(
   for (const char* picture : {"image", "mask", "prediction"}) CHECK(!worst.at(picture).get<std::string>().empty());
   run(folder, {"report", "r"});
   run(folder, {"report", "--data", "c.yaml"});
+  CHECK(run_command(folder, {"eval", "r", "--whole", "--windows"}).code == 2);
 
+  const std::string given = read_file(folder / "p/masks/val/3.png");
+  const std::vector<std::uint8_t> labels(given.begin(), given.end());
   for (const char* how : {"--whole", "--windows"}) {
     const nlohmann::json line = run(folder, {"predict", "r", "p/images/val/3.png", "--json", "--out",
                                              std::string("masks") + how, "--overlay", "--add-one", how})
@@ -85,9 +88,21 @@ TEST_CASE(
     lacuna::MaskReader reader(values, {});
     CHECK(reader.height() == 5);
     CHECK(reader.width() == 7);
-    reader.read([&](const std::uint16_t* row) {
-      for (int x = 0; x < 7; ++x) CHECK((1 <= row[x] && row[x] <= 5));
+    lacuna::MaskReader truth(labels, {});
+    std::vector<std::vector<std::uint16_t>> rows;
+    truth.read([&](const std::uint16_t* row) { rows.emplace_back(row, row + 7); });
+    double same = 0, counted = 0;
+    reader.read([&, y = std::size_t{0}](const std::uint16_t* row) mutable {
+      for (std::size_t x = 0; x < 7; ++x) {
+        CHECK((1 <= row[x] && row[x] <= 5));
+        counted += rows[y][x] < 5;
+        same += row[x] == rows[y][x] + 1;
+      }
+      ++y;
     });
+    const nlohmann::json own = run(folder, {"eval", "r", how, "--json", "-"}).json();
+    CHECK(own.at("segmentation").at("pixel_accuracy").get<double>() == doctest::Approx(same / counted));
+    CHECK(!own.contains("val_loss"));
     CHECK(lacuna::decode_image(colors).shape() == lacuna::Shape{5, 7, 3});
   }
   CHECK(run_command(folder, {"predict", "r", "p/images/val/3.png", "--overlay"}).code == 2);

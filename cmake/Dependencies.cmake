@@ -18,6 +18,7 @@ require_package(fmt libfmt-dev)
 require_package(nlohmann_json nlohmann-json3-dev)
 require_package(CLI11 libcli11-dev)
 require_package(yaml-cpp libyaml-cpp-dev)
+require_package(pugixml libpugixml-dev)
 # The checksums of checkpoints; it has no CMake package, and its header is all that is needed.
 find_path(XXHASH_INCLUDE_DIR xxhash.h)
 if(NOT XXHASH_INCLUDE_DIR)

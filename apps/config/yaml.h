@@ -1,7 +1,7 @@
-// YAML as configurations use it, strictly: every value knows where it stands, a key stands once, nothing is guessed.
+// Files of YAML as configurations use it.
 #pragma once
 
-#include "core/tree.h"
+#include "core/yaml.h"
 
 #include <filesystem>
 #include <optional>
@@ -11,6 +11,7 @@
 
 namespace lacuna::apps {
 
+using lacuna::parse_yaml;
 using lacuna::to_string;
 using lacuna::to_yaml;
 
@@ -22,9 +23,6 @@ Location place_of(const Tree& root, std::string_view section, std::string_view k
 /// The value of `section.key`; null if there is none.
 const Tree* value_of(const Tree& root, std::string_view section, std::string_view key);
 
-/// Reads one document. Duplicate keys, aliases, tags and deep nesting are problems; text that is no YAML is refused at
-/// once. An empty document is an empty map. Where `start` has no line, it is the location of everything.
-Tree parse_yaml(const std::string& text, const Location& start, Problems& problems);
 /// The text of a file or a pipe, or of standard input (`-`); refuses one that is missing or larger than a configuration
 /// can be.
 std::string read_text(const std::filesystem::path& path);

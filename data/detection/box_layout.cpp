@@ -3,11 +3,15 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "data/files/picture_names.h"
+#include "data/sets/image_folder_layout.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <tuple>
+#include <utility>
 
 namespace lacuna {
 
@@ -24,22 +28,29 @@ std::int64_t BoxClasses::label_of(const std::string& name, const std::string& pl
   return labels_[name] = std::ssize(names_) - 1;
 }
 
-BoxSide side_of_path(std::string_view path) {
-  const std::string lower = lower_case(path);
-  BoxSide side = BoxSide::none;
+SplitName side_of_path(std::string_view path) {
+  SplitName side = SplitName::none, of_part = SplitName::none;
+  bool is_clear = true;
   std::string word;
-  for (const char c : lower + "/") {
+  for (const char c : lower_case(path) + "/") {
     if ('a' <= c && c <= 'z') {
       word += c;
       continue;
     }
-    if (word == "train" || word == "training") side = BoxSide::train;
-    if (word == "val" || word == "valid" || word == "validation") side = BoxSide::validation;
-    if (word == "test") side = BoxSide::test;
+    if (const SplitName told = split_named(word); told != SplitName::none) {
+      is_clear = is_clear && (of_part == SplitName::none || of_part == told);
+      of_part = told;
+    }
     word.clear();
+    if (c != '/') continue;
+    if (is_clear && of_part != SplitName::none) side = of_part;
+    of_part = SplitName::none;
+    is_clear = true;
   }
   return side;
 }
+
+std::string_view folder_of(std::string_view path) { return path.substr(0, path.rfind('/') + 1); }
 
 namespace {
 
@@ -59,14 +70,14 @@ ImageNames::ImageNames(const FileTree& tree) : tree_(tree) {
   }
 }
 
-std::int64_t ImageNames::find(std::string_view name, BoxSide side, const std::string& place) const {
+std::int64_t ImageNames::find(std::string_view name, SplitName side, const std::string& place) const {
   const auto [begin, end] = by_name_.equal_range(name.substr(name.rfind('/') + 1));
   std::vector<std::int64_t> found, of_side;
   for (auto entry = begin; entry != end; ++entry) {
     const std::string_view path = tree_.path(entry->second);
     if (name.find('/') != name.npos && !path.ends_with(name)) continue;
     found.push_back(entry->second);
-    if (side_of_path(path) == side) of_side.push_back(entry->second);
+    if (side_of_path(folder_of(path)) == side) of_side.push_back(entry->second);
   }
   if (found.size() > 1 && of_side.size() == 1) return of_side.front();
   if (found.size() != 1)
@@ -81,17 +92,16 @@ constexpr std::array formats{&coco_format, &yolo_format, &voc_format};
 
 struct Found {
   const BoxFormat* format = nullptr;
-  std::map<BoxSide, std::vector<std::int64_t>> annotations;
+  std::map<SplitName, std::vector<std::int64_t>> annotations;
 };
 Found find_format(const FileTree& tree) {
   for (const BoxFormat* const format : formats)
-    if (auto annotations = format->find(tree); annotations.contains(BoxSide::train))
-      return {format, std::move(annotations)};
+    if (auto annotations = format->find(tree); !annotations.empty()) return {format, std::move(annotations)};
   return {};
 }
 
 BoxedImages read_side(const BoxFormat& format, std::shared_ptr<const FileTree> tree,
-                      const std::vector<std::int64_t>& annotations, BoxSide side, BoxClasses& classes) {
+                      const std::vector<std::int64_t>& annotations, SplitName side, BoxClasses& classes) {
   BoxedImages made{.tree = tree, .images = format.read(*tree, annotations, side, classes)};
   made.in_fractions = format.in_fractions;
   clean(made, tree->origin(annotations.front()));
@@ -137,27 +147,39 @@ BoxLayout find_boxes(std::shared_ptr<const FileTree> tree, const std::string& pa
   BoxClasses names(!classes.empty() || format.classes == nullptr ? classes : format.classes(*tree));
   if (format.classes != nullptr && names.names().empty())
     reject("{}: expected the names of the classes in data.yaml or classes.txt, or as data.labels", path);
+  auto annotations = found.annotations;
+  const auto take = [&](std::initializer_list<SplitName> sides) {  // the first that is there
+    for (const SplitName side : sides)
+      if (auto taken = annotations.extract(side)) return std::pair(side, std::move(taken.mapped()));
+    return std::pair(SplitName::none, std::vector<std::int64_t>());
+  };
+  auto [trained, train_files] = take({SplitName::train, SplitName::none});
+  auto [evaluated, files] = take({SplitName::validation, SplitName::test});
+  const bool only_evaluated = train_files.empty();
+  if (only_evaluated) std::tie(trained, train_files) = std::pair(evaluated, std::exchange(files, {}));
   BoxLayout made;
-  made.train = read_side(format, tree, found.annotations.at(BoxSide::train), BoxSide::train, names);
+  made.train = read_side(format, tree, train_files, trained, names);
   if (names.names().empty()) reject("{}: expected boxes with classes, got none", path);
   made.classes = names.names();
   BoxClasses known(made.classes);
-  std::string sides;
-  for (const BoxSide side : {BoxSide::validation, BoxSide::test})
-    if (found.annotations.contains(side) && made.validation.images.empty())
-      made.validation = read_side(format, tree, found.annotations.at(side), side, known);
-  if (!made.validation.images.empty()) {
+  if (!files.empty()) made.validation = read_side(format, tree, files, evaluated, known);
+  std::string notes;
+  if (!files.empty() || only_evaluated) {
     if (hold_out.fraction != usual_fraction)
       reject("data.val_fraction is {}, but {} has images with boxes to evaluate on", hold_out.fraction, path);
-  } else if (hold_out.how == HoldOut::none) {
+  }
+  if (only_evaluated || (files.empty() && hold_out.how == HoldOut::none)) {
     made.validation = made.train;
     made.validation.left_out = 0;  // counted once
-  } else {
+    if (only_evaluated) notes += no_others_to_train_on;
+  } else if (files.empty()) {
     made.held_out = hold_some_out(made.train, made.validation, hold_out);
     if (made.validation.images.empty())
       reject("{}: no image can be held out for evaluation, since there is one alone", path);
-    sides = "; " + describe_held_out(*made.held_out, hold_out.fraction);
+    notes = "; " + describe_held_out(*made.held_out, hold_out.fraction);
   }
+  for (const auto& [side, unused] : annotations)
+    notes += fmt::format("; of other splits and left out: {} files, as {}", unused.size(), tree->path(unused.front()));
   const std::int64_t left_out = made.train.left_out + made.validation.left_out;
   std::int64_t crowds = 0;
   for (BoxedImage& image : made.train.images)
@@ -166,7 +188,7 @@ BoxLayout find_boxes(std::shared_ptr<const FileTree> tree, const std::string& pa
       "{}: {} and {} images with {} and {} boxes of {} classes{}{}{}", format.name, made.train.images.size(),
       made.validation.images.size(), boxes_of(made.train), boxes_of(made.validation), made.classes.size(),
       crowds > 0 ? fmt::format(", {} of crowds or difficult left out of training", crowds) : "",
-      left_out > 0 ? fmt::format(", {} without width or height left out", left_out) : "", sides);
+      left_out > 0 ? fmt::format(", {} without width or height left out", left_out) : "", notes);
   return made;
 }
 

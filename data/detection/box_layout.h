@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/detection/boxes.h"
+#include "data/files/split_names.h"
 #include "data/hold_out.h"
 #include "data/opened_files.h"
 
@@ -28,16 +29,18 @@ class BoxClasses {
   bool are_given_;
 };
 
-enum class BoxSide : std::uint8_t { none, train, validation, test };
-/// The split that a path's folders and name tell: `train2017/`, `val`, `instances_val2017.json`.
-BoxSide side_of_path(std::string_view path);
+/// The split that the last part of a path with a word for one tells: `train2017/`, `val`, `instances_val2017.json`. A
+/// part with words for two, as `train_val`, tells none.
+SplitName side_of_path(std::string_view path);
+/// A path's folder, with `/` at the end; empty without one.
+std::string_view folder_of(std::string_view path);
 
 /// A tree's images, by the ends of their paths.
 class ImageNames {
  public:
   explicit ImageNames(const FileTree& tree);
   /// The file whose path ends with `name`; of several the one of `side`. Rejects none and several, naming `place`.
-  std::int64_t find(std::string_view name, BoxSide side, const std::string& place) const;
+  std::int64_t find(std::string_view name, SplitName side, const std::string& place) const;
 
  private:
   const FileTree& tree_;
@@ -45,12 +48,12 @@ class ImageNames {
 };
 
 /// A split of files in a format, from the files of annotations that it takes.
-using FindAnnotations = std::map<BoxSide, std::vector<std::int64_t>> (*)(const FileTree& tree);
+using FindAnnotations = std::map<SplitName, std::vector<std::int64_t>> (*)(const FileTree& tree);
 using ReadBoxes = std::vector<BoxedImage> (*)(const FileTree& tree, const std::vector<std::int64_t>& annotations,
-                                              BoxSide side, BoxClasses& classes);
+                                              SplitName side, BoxClasses& classes);
 struct BoxFormat {
   std::string_view name;
-  FindAnnotations find;  // by split: files of annotations; empty: not of this format
+  FindAnnotations find;  // by split, which `none` leaves open; empty: not of this format
   ReadBoxes read;
   bool in_fractions = false;
   /// Names of the classes that files beside the annotations tell; null: the annotations themselves do.

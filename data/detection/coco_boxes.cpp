@@ -12,8 +12,8 @@ namespace {
 using Json = nlohmann::json;
 constexpr std::int64_t longest_annotations = std::int64_t{1} << 32;
 
-std::map<BoxSide, std::vector<std::int64_t>> find_coco(const FileTree& tree) {
-  std::map<BoxSide, std::vector<std::int64_t>> found;
+std::map<SplitName, std::vector<std::int64_t>> find_coco(const FileTree& tree) {
+  std::map<SplitName, std::vector<std::int64_t>> found;
   for (std::int64_t file = 0; file < tree.size(); ++file) {
     const std::string_view path = tree.path(file), name = path.substr(path.rfind('/') + 1);
     const bool is_in_folder = path.find("annotations/") != path.npos;
@@ -21,7 +21,6 @@ std::map<BoxSide, std::vector<std::int64_t>> find_coco(const FileTree& tree) {
                              (is_in_folder && (name == "train.json" || name == "val.json" || name == "test.json"));
     if (name.ends_with(".json") && is_of_boxes) found[side_of_path(path)].push_back(file);
   }
-  found.erase(BoxSide::none);
   return found;
 }
 
@@ -71,7 +70,7 @@ ObjectBox box_of(const Json& from, const std::string& place) {
   return box;
 }
 
-std::vector<BoxedImage> read_coco(const FileTree& tree, const std::vector<std::int64_t>& annotations, BoxSide side,
+std::vector<BoxedImage> read_coco(const FileTree& tree, const std::vector<std::int64_t>& annotations, SplitName side,
                                   BoxClasses& classes) {
   const std::string origin = tree.origin(annotations.front());
   if (annotations.size() > 1)

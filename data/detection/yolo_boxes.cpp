@@ -1,9 +1,10 @@
 // Boxes of YOLO: for each image a text of lines `class x y width height` in fractions of the image, x and y of the
 // centre; none, or an empty one: no object.
 #include "core/error.h"
-#include "core/text.h"
+#include "core/yaml.h"
 #include "data/detection/box_layout.h"
 #include "data/files/picture_names.h"
+#include "data/labels.h"
 
 #include <algorithm>
 #include <charconv>
@@ -23,62 +24,49 @@ std::string text_of(std::string_view image) {
   return path + ".txt";
 }
 
-std::map<BoxSide, std::vector<std::int64_t>> find_yolo(const FileTree& tree) {
+std::map<SplitName, std::vector<std::int64_t>> find_yolo(const FileTree& tree) {
   const auto is_of_labels = [](std::string_view folder) { return folder == "labels" || folder.ends_with("/labels"); };
   if (std::ranges::none_of(tree.folders(), is_of_labels)) return {};
   bool has_texts = false;
-  std::map<BoxSide, std::vector<std::int64_t>> found;  // images
+  std::map<SplitName, std::vector<std::int64_t>> found;  // images
   for (std::int64_t file = 0; file < tree.size(); ++file) {
     if (!is_image_name(tree.path(file))) continue;
     const std::string text = text_of(tree.path(file));
     has_texts |= text.find(labels_folder) != text.npos && tree.find(text) >= 0;
-    found[side_of_path(tree.path(file))].push_back(file);
+    found[side_of_path(folder_of(tree.path(file)))].push_back(file);
   }
   if (!has_texts) return {};
-  if (found.contains(BoxSide::train))
-    found.erase(BoxSide::none);
-  else if (found.contains(BoxSide::none))
-    found[BoxSide::train] = std::move(found.extract(BoxSide::none).mapped());
   return found;
 }
 
-/// The names of `data.yaml`: `names: [a, b]`, or lines `- a` or `0: a` below `names:`.
-std::vector<std::string> names_of_yaml(const std::string& text) {
-  std::vector<std::string> names;
-  const auto add = [&](std::string_view name) {
-    while (!name.empty() && std::string_view(" '\"\t\r").find(name.front()) != std::string_view::npos)
-      name.remove_prefix(1);
-    while (!name.empty() && std::string_view(" '\"\t\r").find(name.back()) != std::string_view::npos)
-      name.remove_suffix(1);
-    if (!name.empty()) names.emplace_back(name);
+/// The `names` of a file of Ultralytics, which also says where images lie: a list, or a map from numbers.
+std::vector<std::string> names_of_yaml(const std::string& text, const std::string& origin) {
+  Problems problems;
+  const Tree all = parse_yaml(text, {origin, 1, 1}, problems);
+  problems.refuse_if_any();
+  const TreeEntry *const names = all.find("names"), *const count = all.find("nc");
+  const bool is_list = names != nullptr && names->value.kind == Tree::Kind::list;
+  if (!is_list && (names == nullptr || names->value.kind != Tree::Kind::map))
+    reject("{}: expected `names`, a list or a map of numbers and names", origin);
+  std::vector<std::string> found(std::max(names->value.items.size(), names->value.entries.size()));
+  const auto add = [&](const std::optional<std::int64_t>& number, const Tree& name) {
+    if (!number || *number < 0 || *number >= std::ssize(found) || name.kind != Tree::Kind::scalar || name.text.empty())
+      reject("{}: expected a name for each number from 0 to {}", to_string(name.where), std::ssize(found) - 1);
+    if (std::ranges::find(found, name.text) != found.end())
+      reject("{}: the class \"{}\" is there twice", to_string(name.where), name.text);
+    found[static_cast<std::size_t>(*number)] = name.text;
   };
-  std::istringstream lines(text);
-  bool inside = false;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("names:")) {
-      inside = true;
-      const std::size_t begin = line.find('['), end = line.rfind(']');
-      if (begin == line.npos || end == line.npos) continue;
-      std::istringstream cells(line.substr(begin + 1, end - begin - 1));
-      for (std::string cell; std::getline(cells, cell, ',');) add(cell);
-      return names;
-    }
-    if (!inside || line.empty()) continue;
-    const std::size_t first = line.find_first_not_of(' ');
-    if (first == line.npos) continue;
-    if (line[first] == '-')
-      add(std::string_view(line).substr(first + 1));
-    else if (const std::size_t colon = line.find(':'); first > 0 && colon != line.npos)
-      add(std::string_view(line).substr(colon + 1));
-    else
-      break;
-  }
-  return names;
+  for (std::size_t i = 0; i < names->value.items.size(); ++i) add(static_cast<std::int64_t>(i), names->value.items[i]);
+  for (const TreeEntry& entry : names->value.entries) add(whole_number(entry.key), entry.value);
+  if (count != nullptr && number_in(count->value) != static_cast<double>(found.size()))
+    reject("{}: `nc` is {}, but `names` has {}", to_string(count->where), count->value.text, found.size());
+  return found;
 }
 
 std::vector<std::string> names_of_yolo(const FileTree& tree) {
   for (const char* const name : {"data.yaml", "data.yml", "dataset.yaml"})
-    if (const std::int64_t file = tree.find(name); file >= 0) return names_of_yaml(tree.read_text(file));
+    if (const std::int64_t file = tree.find(name); file >= 0)
+      return names_of_yaml(tree.read_text(file), tree.origin(file));
   const std::int64_t file = tree.find("classes.txt");
   std::vector<std::string> names;
   std::istringstream lines(file < 0 ? "" : tree.read_text(file));
@@ -95,12 +83,17 @@ double in_image(double value, const std::string& place) {
   return std::clamp(value, 0.0, 1.0);
 }
 
-std::vector<BoxedImage> read_yolo(const FileTree& tree, const std::vector<std::int64_t>& images, BoxSide,
+std::vector<BoxedImage> read_yolo(const FileTree& tree, const std::vector<std::int64_t>& images, SplitName,
                                   BoxClasses& classes) {
   std::vector<BoxedImage> made;
+  std::map<std::string, std::int64_t> texts;  // images by text
   for (const std::int64_t image : images) {
     BoxedImage& one = made.emplace_back(BoxedImage{.file = image});
-    const std::int64_t file = tree.find(text_of(tree.path(image)));
+    const auto [text, fresh] = texts.emplace(text_of(tree.path(image)), image);
+    if (!fresh)
+      reject("{}: two images have one text of boxes: {} and {}; remove one", tree.origin(image),
+             tree.path(text->second), tree.path(image));
+    const std::int64_t file = tree.find(text->first);
     if (file < 0) continue;
     std::istringstream lines(tree.read_text(file));
     std::set<std::string> seen;

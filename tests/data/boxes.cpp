@@ -138,9 +138,86 @@ TEST_CASE("boxes: YOLO's fractions of an image, images without a text, repeated 
     write(folder / "labels/train/b.txt", std::string("\n") + text);
     CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::train), doctest::Contains("b.txt:2"), Error);
   }
-  write(folder / "data.yaml", "names: [cat, \"big dog\"]\n");
   write(folder / "labels/train/b.txt", "");
-  CHECK(Opened(folder.path(), Split::train).set->info().classes == std::vector<std::string>{"cat", "big dog"});
+  write_image(folder / "images/train/a.png", 40, 20);
+  CHECK_THROWS_WITH_AS(Opened(folder.path(), Split::train), doctest::Contains("a.png"), Error);
+}
+
+TEST_CASE("boxes: the names in data.yaml go by their numbers, in every form of YAML") {
+  const TemporaryFolder folder;
+  write_image(folder / "images/train/a.pgm", 40, 20);
+  write_image(folder / "images/val/b.pgm", 40, 20);
+  write(folder / "labels/train/a.txt", "1 0.5 0.5 0.5 1\n");
+  const auto classes = [&](const std::string& yaml) {
+    write(folder / "data.yaml", yaml);
+    return Opened(folder.path(), Split::train).set->info().classes;
+  };
+  for (const char* const yaml :
+       {"names: [cat, \"big dog\"]\n", "names: ['cat', 'big dog']  # two\nnc: 2\n",
+        "names:\n  - cat\n  # a comment: with a colon\n\n  - big dog\n",
+        "# Ultralytics \xf0\x9f\x9a\x80\npath: ../datasets/x # root\ntrain: images/train\nval: images/val\ntest:\n\n"
+        "names:\n  1: big dog  # comes first\n  0: cat\n\ndownload: |\n  names: no\n  0: none\n",
+        "nc: 2\nnames: {0: cat,\n  1: 'big dog'}\nroboflow:\n  license: CC\n",
+        "names: {1: big dog, 0: cat}\nkpt_shape: [17, 3]\n", "names:\n- cat\n- big dog\nval: [images/val]\n"}) {
+    CAPTURE(yaml);
+    CHECK(classes(yaml) == std::vector<std::string>{"cat", "big dog"});
+  }
+  for (const char* const yaml :
+       {"names: {0: cat, 2: dog}\n", "names: {0: cat, x: dog}\n", "names: {0: cat, -1: dog}\n", "names: [cat, [dog]]\n",
+        "names: [cat, '']\n", "names: [cat, cat]\n", "names: [cat, dog]\nnc: 3\n", "names: cat\n", "train: images\n",
+        "names: [cat\n", "- cat\n"}) {
+    CAPTURE(yaml);
+    CHECK_THROWS_WITH_AS(classes(yaml), doctest::Contains("data.yaml"), Error);
+  }
+}
+
+TEST_CASE("boxes: VOC's XML with attributes, entities, comments and CDATA") {
+  const TemporaryFolder folder;
+  for (const char* const name : {"train/a", "val/b"}) write_image(folder / (std::string(name) + ".pgm"), 40, 20);
+  const std::string bounds = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax> 9 </ymax></bndbox>";
+  write(folder / "train/a.xml",
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE annotation>\n"
+        "<annotation verified=\"yes\">\n<!-- <object><name>no</name></object> -->\n"
+        "<size x='1'><width >40</width><height>20</height></size>\n"
+        "<object id=\"1\"><name lang=\"en\">black &amp; white</name >" +
+            bounds +
+            "</object>\n"
+            "<object><name><![CDATA[a <b>]]></name>" +
+            bounds +
+            "<difficult>0</difficult></object>\n"
+            "<object><name>c<!-- o -->&#97;t</name>" +
+            bounds + "<pose/></object>\n</annotation>\n");
+  write(folder / "val/b.xml", "<annotation/>");
+  const auto open = [&](Split split) { return Opened(folder.path(), split, {}, "box_folder"); };
+  CHECK(open(Split::train).set->info().classes == std::vector<std::string>{"black & white", "a <b>", "cat"});
+  for (const char* const xml :
+       {"", "<annotation>", "<annotation></object></annotation>", "<object/>", "<annotation/><annotation/>",
+        "<annotation><object><name>x</name><bndbox><xmin>1</xmin></bndbox></object></annotation>",
+        "<annotation><size><width>4<b/>0</width></size></annotation>"}) {
+    CAPTURE(xml);
+    write(folder / "val/b.xml", xml);
+    CHECK_THROWS_WITH_AS(open(Split::train), doctest::Contains("b.xml"), Error);
+  }
+}
+
+TEST_CASE("boxes: a split alone is trained on and evaluated, and files of unused splits are named") {
+  const TemporaryFolder folder;
+  write_coco(folder.path());
+  fs::remove(folder / "annotations/instances_train2017.json");
+  fs::remove_all(folder / "train2017");
+  CHECK(recognize_dataset(folder.path()).name == "box_folder");
+  CHECK(Opened(folder.path(), Split::validation).set->size() == 1);
+  const TemporaryFolder yolo;
+  for (const char* const name : {"train/a", "eval/b", "test/c", "d_test"}) {
+    write_image(yolo / "images" / (std::string(name) + ".pgm"), 8, 8);
+    write(yolo / "labels" / (std::string(name) + ".txt"), "0 0.5 0.5 0.5 0.5\n");
+  }
+  write(yolo / "classes.txt", "cat\n");
+  Opened train(yolo.path(), Split::train);
+  CHECK(train.set->size() == 1);
+  CHECK(Opened(yolo.path(), Split::validation).set->size() == 1);
+  CHECK(train.set->info().description.find("test/c.pgm") != std::string::npos);
+  CHECK(train.set->info().description.find("d_test.pgm") != std::string::npos);
 }
 
 TEST_CASE("boxes: VOC counts pixels from 1, in any order, and parts are no objects") {

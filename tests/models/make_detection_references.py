@@ -3,6 +3,7 @@
 
     pip install torch torchvision timm safetensors
     make_detection_references.py [OUT]           OUT is by default references/ beside this script
+    make_detection_references.py OUT full        models at full size, computed in f64: `lacuna verify` reads them, hundreds of MiB each
 
 num_classes counts the background, as torchvision does. The second image has no object. RetinaNet's backbone is timm's ResNet,
 which has narrow forms. Results of cases named f64 are computed in f64 from the same f32 weights and images.
@@ -44,6 +45,18 @@ CASES = {
                                  anchor_sizes=[[9], [18], [36], [54], [72]]), None),
     "ssdlite-f64": (SSDLITE, None),
     "faster-rcnn": (FASTER_RCNN, SGD),
+}
+WHOLE = dict(block="bottleneck", layers=[3, 4, 6, 3], channels=[64, 128, 256, 512], stem_width=64, norm="frozen")
+FULL = {
+    "retinanet_resnet50-f64": dict(RETINANET, backbone=WHOLE, num_classes=91, fpn_channels=256, image_size=[256, 320],
+                                   anchor_sizes=[[32, 40, 50], [64, 80, 101], [128, 161, 203], [256, 322, 406], [512, 645, 812]]),
+    "faster_rcnn_resnet50-f64": dict(FASTER_RCNN, backbone=WHOLE, num_classes=91, fpn_channels=256, image_size=[256, 320],
+                                     anchor_sizes=[[32], [64], [128], [256], [512]], roi_size=7, representation=1024),
+    "ssdlite320-f64": dict(SSDLITE, num_classes=91, image_size=[320, 320], width=1.0, blocks=[
+        [16, 3, 16, 16, 0, "RE", 1], [16, 3, 64, 24, 0, "RE", 2], [24, 3, 72, 24, 0, "RE", 1], [24, 5, 72, 40, 1, "RE", 2],
+        [40, 5, 120, 40, 1, "RE", 1], [40, 5, 120, 40, 1, "RE", 1], [40, 3, 240, 80, 0, "HS", 2], [80, 3, 200, 80, 0, "HS", 1],
+        [80, 3, 184, 80, 0, "HS", 1], [80, 3, 184, 80, 0, "HS", 1], [80, 3, 480, 112, 1, "HS", 1], [112, 3, 672, 112, 1, "HS", 1],
+        [112, 5, 672, 80, 1, "HS", 2], [80, 5, 480, 80, 1, "HS", 1], [80, 5, 480, 80, 1, "HS", 1]]),
 }
 
 
@@ -138,7 +151,9 @@ def write(path, m, opt):
     net = {"retinanet": retinanet, "fasterrcnn": faster_rcnn, "ssdlite": ssdlite}[m["family"]](m)
     with torch.no_grad():
         for tensor in list(net.parameters()) + [b for b in net.buffers() if b.is_floating_point() and b.dim() == 1]:
-            tensor.add_(torch.rand_like(tensor) * 0.2 - 0.1)
+            # A small change to each weight of a wide layer.
+            wide = "full" in sys.argv[2:] and tensor.dim() > 1 and tensor[0].numel() > 256
+            tensor.add_((torch.rand_like(tensor) - 0.5) * (0.02 if wide else 0.2))
         if m["family"] == "retinanet":
             net.head.classification_head.cls_logits.bias.add_(3.5)
         if m["family"] == "fasterrcnn":  # no proposals whose order rounding decides
@@ -181,5 +196,5 @@ def write(path, m, opt):
 
 out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "references")
 os.makedirs(out, exist_ok=True)
-for case, arguments in CASES.items():
+for case, arguments in {name: (model, None) for name, model in FULL.items()}.items() if "full" in sys.argv[2:] else CASES.items():
     write(os.path.join(out, case + ".safetensors"), *arguments)

@@ -3,6 +3,7 @@
 
     pip install torch torchvision timm transformers safetensors
     make_segmentation_references.py [OUT]        OUT is by default references/ beside this script
+    make_segmentation_references.py OUT full     models at full size, computed in f64: `lacuna verify` reads them, hundreds of MiB each
 
 FCN and DeepLabv3 are torchvision's on timm's ResNet, which has narrow forms; UperNet and SegFormer are transformers', with the
 names of their files; pvt_v2 is timm's. No package holds the others: Semantic FPN follows mmsegmentation's FPN and FPNHead, the
@@ -47,6 +48,28 @@ CASES = {  # (model, optimizer or None, trained patterns or None)
                                     ["decode_head*", "auxiliary_head*"]),
     "pvt-f64": (dict(PVT, family="pvt"), None, None),
     "pvt_v2": (dict(PVT, family="pvt_v2"), SGD, None),
+}
+WHOLE = dict(block="bottleneck", layers=[3, 4, 6, 3], channels=[64, 128, 256, 512], stem_width=64)
+LARGE = dict(num_classes=150, image_size=[96, 128], loss={})
+FULL = {
+    "fcn_resnet50-f64": dict(LARGE, family="fcn", backbone=dict(WHOLE, output_stride=8), num_classes=21, aux=True, loss=AUX),
+    "deeplabv3_resnet101-f64": dict(LARGE, family="deeplabv3", backbone=dict(WHOLE, layers=[3, 4, 23, 3], output_stride=8),
+                                    num_classes=21, atrous_rates=[12, 24, 36], head_channels=256, aux=True, loss=AUX),
+    "semantic_fpn_resnet50-f64": dict(LARGE, family="semantic_fpn", backbone=WHOLE, fpn_channels=256, head_channels=128),
+    "linear_vit_small-f64": dict(LARGE, family="linear_segmenter", map_norm=True, image_size=[112, 112],
+                                 backbone=dict(family="vit", embed_dim=384, depth=12, num_heads=6, patch_size=14)),
+    "segformer_b0-f64": dict(LARGE, family="segformer", hidden_sizes=[32, 64, 160, 256], depths=[2, 2, 2, 2],
+                             num_attention_heads=[1, 2, 5, 8], sr_ratios=[8, 4, 2, 1], mlp_ratios=[4, 4, 4, 4],
+                             decoder_hidden_size=256),
+    "upernet_swin_tiny-f64": dict(LARGE, family="upernet", hidden_size=512, aux_channels=256, image_size=[224, 224],
+                                  backbone=dict(family="swin", image_size=[224, 224], embed_dim=96, depths=[2, 2, 6, 2],
+                                                num_heads=[3, 6, 12, 24], window_size=7), loss=dict(aux_weight=0.4)),
+    "upernet_convnext_tiny-f64": dict(LARGE, family="upernet", hidden_size=512, aux_channels=256, loss=dict(aux_weight=0.4),
+                                      backbone=dict(family="convnext", hidden_sizes=[96, 192, 384, 768], depths=[3, 3, 9, 3])),
+    "pvt_tiny-f64": dict(family="pvt", image_size=[224, 224], num_classes=1000, embed_dims=[64, 128, 320, 512], depths=[2, 2, 2, 2],
+                         num_heads=[1, 2, 5, 8], mlp_ratios=[8, 8, 4, 4], sr_ratios=[8, 4, 2, 1]),
+    "pvt_v2_b2-f64": dict(family="pvt_v2", image_size=[224, 224], num_classes=1000, embed_dims=[64, 128, 320, 512],
+                          depths=[3, 4, 6, 3], num_heads=[1, 2, 5, 8], mlp_ratios=[8, 8, 4, 4], sr_ratios=[8, 4, 2, 1]),
 }
 
 
@@ -262,7 +285,9 @@ def write(path, m, opt, trained):
             module.p = 0.0
     with torch.no_grad():
         for tensor in list(net.parameters()) + [b for b in net.buffers() if b.is_floating_point() and b.dim() == 1]:
-            tensor.add_(torch.rand_like(tensor) * 0.3 - 0.1)
+            # A small change to each weight of a wide layer.
+            wide = "full" in sys.argv[2:] and tensor.dim() > 1 and tensor[0].numel() > 256
+            tensor.add_((torch.rand_like(tensor) - 0.5) * 0.05 if wide else torch.rand_like(tensor) * 0.3 - 0.1)
     name_of = names_in_files(net)
     for name, p in net.named_parameters():
         p.requires_grad_(trained is None or any(fnmatch.fnmatch(name_of(name), pattern) for pattern in trained))
@@ -313,5 +338,5 @@ def write(path, m, opt, trained):
 
 out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "references")
 os.makedirs(out, exist_ok=True)
-for case, arguments in CASES.items():
+for case, arguments in {name: (model, None, None) for name, model in FULL.items()}.items() if "full" in sys.argv[2:] else CASES.items():
     write(os.path.join(out, case + ".safetensors"), *arguments)

@@ -153,7 +153,7 @@ def write(path, m, opt):
         for tensor in list(net.parameters()) + [b for b in net.buffers() if b.is_floating_point() and b.dim() == 1]:
             # A small change to each weight of a wide layer.
             wide = "full" in sys.argv[2:] and tensor.dim() > 1 and tensor[0].numel() > 256
-            tensor.add_((torch.rand_like(tensor) - 0.5) * (0.02 if wide else 0.2))
+            tensor.add_((torch.rand_like(tensor) - 0.5) * 0.02 if wide else torch.rand_like(tensor) * 0.2 - 0.1)
         if m["family"] == "retinanet":
             net.head.classification_head.cls_logits.bias.add_(3.5)
         if m["family"] == "fasterrcnn":  # no proposals whose order rounding decides

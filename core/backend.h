@@ -3,6 +3,7 @@
 // itself needs no CUDA: it opens liblacuna_cuda when a cuda device is first asked for.
 #pragma once
 
+#include "core/card.h"
 #include "core/device.h"
 #include "core/stream.h"
 
@@ -77,6 +78,7 @@ class Backend {
   /// Ends the capture. Throws Error if an operation could not be captured.
   virtual std::unique_ptr<StreamGraph> end_capture(Stream stream) = 0;
 
+  virtual Card card(int device) const = 0;
   /// Bytes of device memory available to tensors.
   virtual std::int64_t capacity(int device) const = 0;
   /// Reserves a range of addresses without memory behind it. Each device has one, which is never released.

@@ -1,6 +1,5 @@
 #include "ops/operand.h"
 
-#include "core/planned_device.h"
 #include "ops/quantize/sign_mask.h"
 #include "ops/row_blocks.h"
 
@@ -51,8 +50,7 @@ void decode_elements(const Operand& operand, std::int64_t begin, std::int64_t en
 /// Rows of a tensor that is not kept to read at a time: they stay in cache.
 std::int64_t cached_rows(const Shape& shape, DType dtype, Device device) {
   if (shape.count() == 0) return std::max<std::int64_t>(shape.rows(), 1);
-  const std::int64_t cache = computes_on_cuda(device) ? row_block_sizes().cuda_cache : row_block_sizes().cache;
-  return std::clamp<std::int64_t>(cache / (shape.back() * size_of(dtype)), 1, shape.rows());
+  return std::clamp<std::int64_t>(decoded_at_once(device) / (shape.back() * size_of(dtype)), 1, shape.rows());
 }
 
 }  // namespace

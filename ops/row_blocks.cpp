@@ -1,8 +1,10 @@
 #include "ops/row_blocks.h"
 
+#include "core/planned_device.h"
 #include "ops/quantize/quantizer.h"
 #include "ops/quantize/sign_mask.h"
 
+#include <bit>
 #include <memory>
 #include <optional>
 #include <span>
@@ -173,6 +175,27 @@ void rematerialize_together(const RematerializedForm& form, std::int64_t begin, 
 RowBlockSizes& row_block_sizes() {
   static RowBlockSizes sizes;
   return sizes;
+}
+
+std::int64_t cached_at_once(Device device) {
+  constexpr std::int64_t least = std::int64_t{16} << 20, most = std::int64_t{32} << 20;
+  return card_of(device).cache * 2 / 3 < most ? least : most;
+}
+
+std::int64_t decoded_at_once(Device device) {
+  const RowBlockSizes& sizes = row_block_sizes();
+  if (!computes_on_cuda(device)) return sizes.cache;
+  return sizes.cuda_cache > 0 ? sizes.cuda_cache : cached_at_once(device);
+}
+
+std::int64_t summed_at_once(Device device) {
+  const std::int64_t given = row_block_sizes().cuda_sum;
+  if (given > 0) return given;
+  // A power of two: what a driver leaves of a card, and what it is sold as, come to the same. The divisor keeps the
+  // limits apart from the sizes that cards have: 6.8, 13.6, 27.2, 54.4 and 109 GiB.
+  constexpr std::int64_t least = std::int64_t{32} << 20, part = 218;
+  const auto bytes = static_cast<std::uint64_t>(card_of(device).memory / part);
+  return std::max(least, static_cast<std::int64_t>(std::bit_floor(bytes)));
 }
 
 void rematerialize_rows(const RematerializedForm& form, std::int64_t begin, std::int64_t block_rows,

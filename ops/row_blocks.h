@@ -14,14 +14,26 @@
 
 namespace lacuna {
 
-/// How much is decoded at a time. Sums do not depend on it; tests make it small.
+/// How much is decoded or summed at a time; tests make it small.
 struct RowBlockSizes {
-  std::int64_t cache = 1024 * 1024;            // bytes that all threads decode together
-  std::int64_t thread_cache = 256 * 1024;      // bytes that one thread decodes for itself
-  std::int64_t cuda_cache = 32 * 1024 * 1024;  // bytes that a GPU decodes together: they stay in its L2 cache
-  std::int64_t serial_below = 16384;           // elements of a tensor that are not worth several threads
+  std::int64_t cache = 1024 * 1024;        // bytes that all threads decode together
+  std::int64_t thread_cache = 256 * 1024;  // bytes that one thread decodes for itself
+  std::int64_t serial_below = 16384;       // elements of a tensor that are not worth several threads
+  // Of a GPU; 0: as its card says.
+  std::int64_t cuda_cache = 0;  // bytes that are decoded together
+  std::int64_t cuda_sum = 0;    // bytes whose gradient of the weights is one product
 };
 RowBlockSizes& row_block_sizes();
+
+/// Bytes that stay in a GPU's L2 cache until they are read again, with room for what is read beside them: 16 or 32 MiB.
+/// Less would not keep it busy, and one with a small cache goes through its memory anyway.
+std::int64_t cached_at_once(Device device);
+/// Bytes of an operand to decode at a time on any device, which are read again at once. Sums do not depend on it.
+std::int64_t decoded_at_once(Device device);
+/// Bytes of a layer's input, kept, decoded or computed again, whose gradient of the weights a GPU sums in one product:
+/// about 1/256 of its memory, at least 32 MiB. Large cards take whole batches. Shape, type and card alone decide the
+/// order of sums, so that bits do not depend on how the input is held.
+std::int64_t summed_at_once(Device device);
 
 /// Partition of rows over threads. Rows are cut into blocks; part i gets the i-th contiguous chunk of each block, in
 /// multiples of `unit`. The partition depends on shape and thread count only, so sums over the rows of a part have the

@@ -13,7 +13,6 @@
 #include "autograd/tape.h"
 #include "core/module_path.h"
 #include "core/parallel.h"
-#include "core/planned_device.h"
 
 #include <CLI/CLI.hpp>
 
@@ -198,7 +197,7 @@ ExitCode explain(const ExplainOptions& options) {
   if (experiment.memory.policy == "auto" && available_device(experiment) != Device::meta) warn_if_crowded();
   plan_memory(experiment, machine_costs());
   Setup setup(experiment, Device::meta);
-  const PlannedDeviceScope planned(device_of(experiment).kind);
+  const PlannedDeviceScope planned = planned_device(experiment);
   const auto made_up = [&] { return example(experiment, setup); };
   // Adaptive policies choose bits after one step; with no trainable parameters there is nothing to choose.
   const bool trains = setup.trainable_count() > 0 || experiment.image_gradient;

@@ -99,7 +99,9 @@ void write_timeline(const PlanOptions& options, const std::vector<Experiment>& e
 }
 
 ExitCode plan(const PlanOptions& options) {
-  const Experiment read = settled(as_rank(options.configuration.parse(), 0, options.ranks));
+  Experiment configured = as_rank(options.configuration.parse(), 0, options.ranks);
+  if (options.card) configured.process.card = Card{.memory = parse_bytes(*options.card, "--card")};
+  const Experiment read = settled(std::move(configured));
   const Network network{parse_bandwidth(options.bandwidth), parse_latency(options.latency)};
   std::vector<std::string> choices, titles;
   const std::string given = options.policies.value_or(read.memory.policy);

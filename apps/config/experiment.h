@@ -3,6 +3,7 @@
 
 #include "apps/config/configuration.h"
 #include "autograd/plan/memory_plan.h"
+#include "core/card.h"
 #include "data/dataset.h"
 #include "models/registry.h"
 
@@ -21,8 +22,9 @@ struct Experiment : Configuration {
   /// This process among those that train together.
   struct Process {
     int rank = 0, ranks = 1;
-    int on_machine = 1;  // ranks that share this machine's memory
-    int gpu = 0;         // of those that this rank sees
+    int on_machine = 1;          // ranks that share this machine's memory
+    int gpu = 0;                 // of those that this rank sees
+    std::optional<Card> card{};  // that is planned for instead of the one that is here
   };
 
   DatasetInfo samples{};             // of the training split

@@ -141,6 +141,14 @@ Device available_device(const Configuration& configuration) {
   return device.index < std::ssize(find_cuda_devices().names) && problem_of(device).empty() ? device : Device::cpu;
 }
 
+PlannedDeviceScope planned_device(const Experiment& experiment) {
+  const Device device = device_of(experiment);
+  Card card = experiment.process.card.value_or(Card());
+  if (!experiment.process.card && device.kind == DeviceKind::cuda && available_device(experiment) == device)
+    card = card_of(device);
+  return PlannedDeviceScope(device.kind, card);
+}
+
 DType precision_type(const std::string& precision, Device device) {
   if (precision == "f32" || precision == "tf32") return DType::f32;
   if (precision == "bf16") return DType::bf16;

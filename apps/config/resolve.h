@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/config/experiment.h"
+#include "core/planned_device.h"
 #include "data/dataset.h"
 #include "data/pipeline.h"
 
@@ -26,6 +27,8 @@ Device device_of(const Experiment& experiment);
 Device existing_device(const Experiment& experiment);
 /// The same; the CPU if it does not exist. Accepts `auto`.
 Device available_device(const Configuration& configuration);
+/// For steps on `meta` that stand for those of the experiment's device: its card, or that of `--card`.
+PlannedDeviceScope planned_device(const Experiment& experiment);
 /// The type of activations for `train.precision`: f16 is f32 on the CPU, which has no arithmetic for it, and bf16, of
 /// as many bytes, on `meta`.
 DType precision_type(const std::string& precision, Device device);

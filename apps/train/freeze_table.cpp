@@ -6,7 +6,6 @@
 #include "autograd/op_mode.h"
 #include "autograd/policies/adaptive.h"
 #include "autograd/tape.h"
-#include "core/planned_device.h"
 
 #include <fmt/ranges.h>
 
@@ -115,7 +114,7 @@ std::vector<FreezeRow> folded(const std::vector<FreezeRow>& rows, const Parts& p
 }  // namespace
 
 std::vector<FreezeRow> freeze_table(Setup& setup, const Experiment& experiment) {
-  const PlannedDeviceScope planned(device_of(experiment).kind);
+  const PlannedDeviceScope planned = planned_device(experiment);
   Model& model = setup.model();
   if (setup.trainable_count() == model.parameter_count()) return {};
   const bool trains = setup.trainable_count() > 0 || experiment.image_gradient;

@@ -6,7 +6,6 @@
 #include "autograd/tape.h"
 #include "core/median.h"
 #include "core/parallel.h"
-#include "core/planned_device.h"
 #include "core/system_memory.h"
 #include "data/collate.h"
 #include "data/mix.h"
@@ -217,7 +216,7 @@ Measurement measure(const Experiment& experiment, Device device, const MeasureOp
 Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOptions& options) {
   stop_if_host_wants();
   const Device device = setup.model().context().device;
-  const PlannedDeviceScope planned(device_of(experiment).kind);
+  const PlannedDeviceScope planned = planned_device(experiment);
   if (setup.trainable_count() == 0 && !experiment.image_gradient)
     reject(
         "freeze: no parameter is left to train; `freeze.train` names those that are, `freeze.freeze` those that are "
@@ -276,7 +275,7 @@ Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOpt
 }
 
 EvaluationBytes measure_evaluation(Setup& setup, const Experiment& experiment) {
-  const PlannedDeviceScope planned(device_of(experiment).kind);
+  const PlannedDeviceScope planned = planned_device(experiment);
   Ledger& account = ledger(setup.model().context().device);
   std::int64_t samples = experiment.train.batch_size / experiment.train.accumulate / experiment.process.ranks;
   EvaluationBytes bytes;

@@ -10,7 +10,6 @@
 #include "autograd/policies/planned.h"
 #include "autograd/policies/rules.h"
 #include "autograd/tape.h"
-#include "core/planned_device.h"
 #include "data/dataset.h"
 #include "data/encoded_images.h"
 #include "data/images/decoder_memory.h"
@@ -49,7 +48,7 @@ class MetaModel {
 
   StepBytes step(MemoryPolicy& policy, Observer* observer) {
     stop_if_host_wants();
-    const PlannedDeviceScope planned(device_of(experiment_).kind);
+    const PlannedDeviceScope planned = planned_device(experiment_);
     Ledger& account = ledger(Device::meta);
     account.reset_peak();
     const StepResult result = setup_.trainer(policy).step(example(experiment_, setup_), 0, 0, {.observer = observer});

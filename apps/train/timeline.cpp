@@ -5,7 +5,6 @@
 #include "autograd/checkpoint.h"
 #include "autograd/observer.h"
 #include "core/backend.h"
-#include "core/planned_device.h"
 
 #include <algorithm>
 #include <chrono>
@@ -188,7 +187,7 @@ class Timeline final : public Observer {
 }  // namespace
 
 ordered_json record_timeline(Setup& setup, const Experiment& experiment, const CostTable& costs) {
-  const PlannedDeviceScope planned(device_of(experiment).kind);
+  const PlannedDeviceScope planned = planned_device(experiment);
   setup.trainer().step(example(experiment, setup), 0, experiment.optimizer.lr);
   std::vector<Batch> batch = example(experiment, setup);
   Timeline timeline(setup.model().context().device, costs);

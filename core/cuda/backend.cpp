@@ -202,6 +202,17 @@ class Cuda final : public Backend {
     return graph;
   }
 
+  Card card(int device) const override {
+    static const std::vector<Card> cards = [] {
+      std::vector<Card> all;
+      for (const int number : usable().numbers) {
+        const cudaDeviceProp one = properties(number);
+        all.push_back({static_cast<std::int64_t>(one.totalGlobalMem), one.l2CacheSize});
+      }
+      return all;
+    }();
+    return cards.at(static_cast<std::size_t>(device));
+  }
   std::int64_t capacity(int device) const override {
     std::size_t free = 0, total = 0;
     choose(device);

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/stand_in/queue.h"
+#include "core/system_memory.h"
 
 #include <sys/mman.h>
 
@@ -106,6 +107,7 @@ class StandIn final : public Backend {
     return std::make_unique<Work>(std::move(*work));
   }
 
+  Card card(int device) const override { return {.memory = capacity(device) + card_beside_tensors}; }
   std::int64_t capacity(int) const override {
     const char* const bytes = std::getenv("LACUNA_STAND_IN_BYTES");
     return bytes == nullptr ? std::int64_t{8} << 30

@@ -1,10 +1,12 @@
 #include "ops/convolution/conv.h"
 
 #include "core/coded/codec.h"
+#include "core/planned_device.h"
 #include "ops/convolution/conv_kernels.h"
 #include "ops/convolution/phases.h"
 #include "ops/operand.h"
 #include "ops/products/gemm.h"
+#include "ops/row_blocks.h"
 
 #include <algorithm>
 
@@ -92,13 +94,14 @@ Tensor split(const Tensor& images, const Phases& phases) {
   return parts;
 }
 
-/// Calls `f(phases, shape, first, last)` for runs of images, so that their phases take little memory. The shape alone
-/// decides how many: bits do not depend on how x is held.
+/// Calls `f(phases, shape, first, last)` for runs of images, so that their phases take little memory. Shape and device
+/// alone decide how many: bits do not depend on how x is held.
 template <class F>
-void for_runs(const Conv2d& op, const ConvShape& s, DType dtype, const F& f) {
-  constexpr std::int64_t bytes_at_once = 32 << 20;
+void for_runs(const Conv2d& op, const ConvShape& s, const Tensor& images, const F& f) {
+  const std::int64_t bytes_at_once =
+      computes_on_cuda(images.device()) ? summed_at_once(images.device()) : std::int64_t{32} << 20;
   const std::int64_t run =
-      std::max<std::int64_t>(1, bytes_at_once / (s.height * s.width * s.channels * size_of(dtype)));
+      std::max<std::int64_t>(1, bytes_at_once / (s.height * s.width * s.channels * size_of(images.dtype())));
   for (std::int64_t first = 0; first < s.images; first += run) {
     const std::int64_t last = std::min(s.images, first + run);
     const Phases phases{op.dilation, last - first, op.height, op.width};
@@ -108,7 +111,7 @@ void for_runs(const Conv2d& op, const ConvShape& s, DType dtype, const F& f) {
 
 void dilated_forward(const Conv2d& op, const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const Tensor& y) {
-  for_runs(op, s, y.dtype(), [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
+  for_runs(op, s, y, [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
     const Tensor out = y.leading(first, last), parts = split(x.leading(first, last), phases),
                  results = phases_like(out, phases);
     conv2d_forward(y.device(), shape, parts, weight, bias, results);
@@ -118,7 +121,7 @@ void dilated_forward(const Conv2d& op, const ConvShape& s, const Tensor& x, cons
 
 void dilated_input_gradient(const Conv2d& op, const ConvShape& s, const Tensor& dy, const Tensor& weight,
                             const Tensor& dx, bool add) {
-  for_runs(op, s, dy.dtype(), [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
+  for_runs(op, s, dy, [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
     const Tensor out = dx.leading(first, last), parts = split(dy.leading(first, last), phases),
                  results = phases_like(out, phases);
     conv2d_input_gradient(dx.device(), shape, parts, weight, results, false);
@@ -129,7 +132,7 @@ void dilated_input_gradient(const Conv2d& op, const ConvShape& s, const Tensor& 
 void dilated_weight_gradient(const Conv2d& op, const ConvShape& s, const Operand& x, const Tensor& dy,
                              const Tensor& dweight, bool add) {
   const std::int64_t pixels = s.height * s.width;
-  for_runs(op, s, dy.dtype(), [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
+  for_runs(op, s, dy, [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
     const Tensor in =
         split(x.rows(first * pixels, last * pixels).reshape({last - first, s.height, s.width, s.channels}), phases);
     conv2d_weight_gradient(dweight.device(), shape, Operand(in), split(dy.leading(first, last), phases), dweight,

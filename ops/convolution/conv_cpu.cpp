@@ -91,7 +91,7 @@ void input_gradient_on_cpu(const ConvShape& s, const Tensor& dy, const Tensor& w
 void weight_gradient_on_cpu(const ConvShape& s, const Operand& x, const Tensor& dy, const Tensor& dweight, bool add) {
   const std::int64_t pixels = s.height * s.width;
   if (computes_on_cuda(dy.device())) {
-    const Tensor in = x.rows(0, s.images * pixels);
+    const Tensor in = x.rows(0, images_summed_at_once(s, dy.dtype(), dy.device()) * pixels);
     return take_memory_on_cuda(ConvPass::weight_gradient, s, dy.dtype(), dy.device());
   }
   const ConvKernel kernel = choose_conv_kernel(s, ConvProduct::weight_gradient, dy.dtype());

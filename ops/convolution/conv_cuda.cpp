@@ -109,7 +109,7 @@ void forward(const ConvShape& s, const Tensor& x, const Tensor& weight, const Te
   }
   const cuda::GatherRows windows = windows_of(s);
   const std::int64_t depth = windows.row_elements(), rows = y.rows(),
-                     run = gathered_at_once(depth * size_of(x.dtype()));
+                     run = gathered_at_once(depth * size_of(x.dtype()), device);
   const Tensor memory = scratch({is_product(s) ? 0 : std::min(rows, run), depth}, x.dtype(), device);
   const std::int64_t outputs = s.outputs / s.groups;
   for_runs(rows, is_product(s) ? rows : run, [&](std::int64_t begin, std::int64_t end) {
@@ -172,7 +172,7 @@ void input_gradient_of(const ConvShape& s, const Rest& down, const Rest& across,
                          .channels = s.channels,
                          .groups = s.groups,
                          .by_inputs = true});
-  const std::int64_t run = gathered_at_once((depth + (direct ? 0 : s.channels)) * size_of(dy.dtype()));
+  const std::int64_t run = gathered_at_once((depth + (direct ? 0 : s.channels)) * size_of(dy.dtype()), device);
   const std::int64_t most = std::min(rows, run);
   const Tensor memory = scratch({is_product(s) ? 0 : most, depth}, dy.dtype(), device);
   const Tensor results = scratch({direct ? 0 : most, s.channels}, dx.dtype(), device);
@@ -217,10 +217,7 @@ void collect(const ConvShape& s, const Tensor& matrix, const Tensor& dweight, bo
 /// Sums of runs of images, which come in the type of dy and are added in f32. False: cuDNN has no plan.
 bool weight_gradient_by_cudnn(const ConvShape& s, const Operand& x, const Tensor& dy, const Tensor& dweight, bool add) {
   const Device device = dweight.device();
-  const std::int64_t pixels = s.height * s.width, in_elements = pixels * s.channels,
-                     out_elements = s.out_height() * s.out_width() * s.outputs;
-  const std::int64_t run =
-      std::min(s.images, gathered_at_once(std::max(in_elements, out_elements) * size_of(dy.dtype())));
+  const std::int64_t pixels = s.height * s.width, run = images_summed_at_once(s, dy.dtype(), device);
   const auto plan_for = [&](std::int64_t images) {
     ConvShape part = s;
     part.images = images;
@@ -242,16 +239,15 @@ void weight_gradient(const ConvShape& s, const Operand& x, const Tensor& dy, con
   const Device device = dweight.device();
   const cuda::GatherRows windows = windows_of(s);
   const std::int64_t depth = windows.row_elements(), windows_of_image = s.out_height() * s.out_width();
-  const std::int64_t run = gathered_at_once(depth * size_of(dy.dtype())), pixels = s.height * s.width;
-  // Images whose x is decoded or rematerialized at once, and rows of their windows that are gathered at once.
-  const std::int64_t image_elements = std::max(pixels * s.channels, windows_of_image * depth);
-  const std::int64_t images = gathered_at_once(image_elements * size_of(dy.dtype()));
+  const std::int64_t pixels = s.height * s.width, images = images_summed_at_once(s, dy.dtype(), device),
+                     run = is_product(s) ? images * windows_of_image
+                                         : gathered_at_once(depth * size_of(dy.dtype()), device);
   const std::int64_t outputs = s.outputs / s.groups;
   const Tensor sums = is_product(s) && s.groups == 1 ? dweight.reshape({s.outputs, depth})
                                                      : scratch({s.outputs, depth / s.groups}, DType::f32, device);
   const bool direct = sums.storage() == dweight.storage();
-  const Tensor memory = scratch(
-      {is_product(s) ? 0 : std::min(run, std::min(images, s.images) * windows_of_image), depth}, dy.dtype(), device);
+  const Tensor memory =
+      scratch({is_product(s) ? 0 : std::min(run, images * windows_of_image), depth}, dy.dtype(), device);
   bool adds = add && direct;
   for_runs(s.images, images, [&](std::int64_t first_image, std::int64_t last_image) {
     const Tensor in = x.rows(first_image * pixels, last_image * pixels);  // [rows, C]

@@ -1,7 +1,6 @@
 #include "ops/products/gemm.h"
 
 #include "core/coded/codec.h"
-#include "core/planned_device.h"
 #include "ops/row_blocks.h"
 
 #include <algorithm>
@@ -34,8 +33,8 @@ void gemm_coded(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOpt
   expect(b.stride == width, "gemm: a weight {} in few bits was given with rows {} elements apart", weight.shape(),
          b.stride);
   constexpr std::int64_t columns_at_once = 64;  // a multiple of the panels of all kernels
-  const std::int64_t cached = computes_on_cuda(device) ? row_block_sizes().cuda_cache : row_block_sizes().cache,
-                     fitting = cached / (size_of(type) * b.height()) / columns_at_once * columns_at_once,
+  const std::int64_t fitting =
+                         decoded_at_once(device) / (size_of(type) * b.height()) / columns_at_once * columns_at_once,
                      step = std::min(c.columns, std::max(columns_at_once, fitting));
   const Tensor memory = Tensor::empty({step * b.height()}, type, device, Purpose::workspace);
   for (std::int64_t begin = 0; begin < c.columns; begin += step) {

@@ -5,6 +5,7 @@
 #include "ops/operand.h"
 #include "ops/products/gemm.h"
 #include "ops/products/linear_kernels.h"
+#include "ops/row_blocks.h"
 
 #include <algorithm>
 
@@ -15,13 +16,13 @@ const RegisterOp<Linear> linear;
 
 /// Number of row blocks over which backward sums the gradients of weight and bias. If x is quantized, one block of it
 /// is decoded at a time: about 1024 rows of f32 stay in a CPU's cache, and are enough to hide the cost of adding to the
-/// gradient; a GPU needs more of them to be busy. The number depends on shape and type alone, so that a quantized and a
-/// kept x are summed in the same order.
+/// gradient; a GPU takes as many as it has room for. The number depends on shape, type and device alone, so that a
+/// quantized and a kept x are summed in the same order.
 std::int64_t count_row_blocks(std::int64_t rows, std::int64_t row_bytes, DType dtype, Device device) {
-  constexpr std::int64_t gpu_bytes = 32 << 20;
   const std::int64_t cached = 4096 / size_of(dtype);
-  const std::int64_t block =
-      computes_on_cuda(device) ? std::max(cached, gpu_bytes / std::max<std::int64_t>(1, row_bytes)) : cached;
+  const std::int64_t block = computes_on_cuda(device)
+                                 ? std::max(cached, summed_at_once(device) / std::max<std::int64_t>(1, row_bytes))
+                                 : cached;
   return std::max<std::int64_t>(1, (rows + block / 2) / block);
 }
 

@@ -1,7 +1,9 @@
 #include "ops/products/matmul.h"
 
+#include "core/planned_device.h"
 #include "ops/operand.h"
 #include "ops/products/gemm.h"
+#include "ops/row_blocks.h"
 
 #include <algorithm>
 #include <functional>
@@ -59,7 +61,8 @@ void MatMul::backward(Tensor dy, const Saved<MatMul>& saved, Grads& grads) const
       if (!grads[to].defined()) grads[to] = Tensor::zeros(shape, dy.dtype(), dy.device());
       return;
     }
-    constexpr std::int64_t elements_at_once = 1 << 20;
+    const std::int64_t elements_at_once =
+        computes_on_cuda(dy.device()) ? cached_at_once(dy.device()) / size_of(dy.dtype()) : std::int64_t{1} << 20;
     const std::int64_t batch = batch_of(dy.shape()), matrix = std::max<std::int64_t>(1, other.count() / batch);
     const std::int64_t step = std::clamp<std::int64_t>(elements_at_once / matrix, 1, batch);
     const bool add = grads[to].defined();

@@ -2,13 +2,12 @@
 
 #include "core/error.h"
 #include "ops/cuda_libraries.h"
+#include "ops/row_blocks.h"
 
 #include <algorithm>
 
 namespace lacuna {
 namespace {
-
-constexpr std::int64_t bytes_at_once = std::int64_t{32} << 20;  // of gathered rows
 
 /// The type in which two operands are multiplied.
 DType common_type(DType a, DType b) {
@@ -38,14 +37,21 @@ ProductMemory::ProductMemory(const Matrix& left, const Matrix& right, const Matr
   b = copy_of(right.tensor, inner);
 }
 
-std::int64_t gathered_at_once(std::int64_t row_bytes) {
-  return std::max<std::int64_t>(1, bytes_at_once / std::max<std::int64_t>(1, row_bytes));
+std::int64_t gathered_at_once(std::int64_t row_bytes, Device device) {
+  return std::max<std::int64_t>(1, cached_at_once(device) / std::max<std::int64_t>(1, row_bytes));
+}
+
+std::int64_t images_summed_at_once(const ConvShape& s, DType dtype, Device device) {
+  const std::int64_t bytes = s.height * s.width * s.channels * size_of(dtype),
+                     most = std::max<std::int64_t>(1, summed_at_once(device) / bytes),
+                     runs = (s.images + most - 1) / most;
+  return (s.images + runs - 1) / runs;
 }
 
 void take_memory_on_cuda(ConvPass pass, const ConvShape& s, DType dtype, Device device) {
   const bool is_product = s.kernel_height == 1 && s.kernel_width == 1 && s.stride == 1 && s.padding == 0;
   const std::int64_t size = size_of(dtype), taps = s.kernel_height * s.kernel_width;
-  const std::int64_t windows = s.out_height() * s.out_width(), pixels = s.height * s.width;
+  const std::int64_t windows = s.out_height() * s.out_width();
   const auto take = [&](const Shape& weights, DType of_weights, std::int64_t rows, std::int64_t depth,
                         std::int64_t placed) {
     const Tensor arranged = workspace_of(weights, of_weights, device);
@@ -56,7 +62,8 @@ void take_memory_on_cuda(ConvPass pass, const ConvShape& s, DType dtype, Device 
   switch (pass) {
     case ConvPass::forward: {
       const std::int64_t depth = taps * s.channels, rows = s.images * windows;
-      return take({s.outputs, depth / s.groups}, dtype, std::min(rows, gathered_at_once(depth * size)), depth, 0);
+      return take({s.outputs, depth / s.groups}, dtype, std::min(rows, gathered_at_once(depth * size, device)), depth,
+                  0);
     }
     case ConvPass::input_gradient:  // pixels by what their place leaves when divided by the stride: the most first
       for (std::int64_t row = 0; row < std::min(s.stride, s.height); ++row)
@@ -73,14 +80,15 @@ void take_memory_on_cuda(ConvPass pass, const ConvShape& s, DType dtype, Device 
           if (depth == 0) continue;
           const bool direct = s.stride == 1;
           const std::int64_t rows = s.images * count(row, s.height) * count(column, s.width);
-          const std::int64_t most = std::min(rows, gathered_at_once((depth + (direct ? 0 : s.channels)) * size));
+          const std::int64_t most =
+              std::min(rows, gathered_at_once((depth + (direct ? 0 : s.channels)) * size, device));
           take({depth, s.channels / s.groups}, dtype, most, depth, direct ? 0 : most);
         }
       return;
     case ConvPass::weight_gradient: {
       const std::int64_t depth = taps * s.channels;
-      const std::int64_t images = gathered_at_once(std::max(pixels * s.channels, windows * depth) * size);
-      const std::int64_t rows = std::min(gathered_at_once(depth * size), std::min(images, s.images) * windows);
+      const std::int64_t rows =
+          std::min(gathered_at_once(depth * size, device), images_summed_at_once(s, dtype, device) * windows);
       return take({is_product && s.groups == 1 ? 0 : s.outputs, depth / s.groups}, DType::f32, rows, depth, 0);
     }
   }

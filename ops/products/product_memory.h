@@ -19,7 +19,9 @@ struct ProductMemory {
 
 enum class ConvPass { forward, input_gradient, weight_gradient };
 /// Rows of windows that are gathered at once: of `row_bytes` each, at least one.
-std::int64_t gathered_at_once(std::int64_t row_bytes);
+std::int64_t gathered_at_once(std::int64_t row_bytes, Device device);
+/// Images whose gradient of the weights is summed at once.
+std::int64_t images_summed_at_once(const ConvShape& s, DType dtype, Device device);
 /// Takes and returns the memory of a convolution by gathered rows, in which x, y and their gradients have type `dtype`.
 void take_memory_on_cuda(ConvPass pass, const ConvShape& s, DType dtype, Device device);
 

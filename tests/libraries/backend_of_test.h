@@ -38,6 +38,7 @@ class BackendOfTest final : public Backend {
   void set_to_zero(Stream, void*, std::size_t) override {}
   void begin_capture(Stream) override {}
   std::unique_ptr<StreamGraph> end_capture(Stream) override { return nullptr; }
+  Card card(int) const override { return {}; }
   std::int64_t capacity(int) const override { return 0; }
   std::byte* reserve(int, std::size_t) override { return nullptr; }
   bool commit(int, std::size_t, std::size_t) override { return true; }

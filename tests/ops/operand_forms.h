@@ -15,7 +15,7 @@ class SmallRowBlocks {
  public:
   explicit SmallRowBlocks(std::int64_t bytes)
       : before_(std::exchange(row_block_sizes(),
-                              {.cache = bytes, .thread_cache = bytes / 4, .cuda_cache = bytes, .serial_below = 0})) {}
+                              {.cache = bytes, .thread_cache = bytes / 4, .serial_below = 0, .cuda_cache = bytes})) {}
   ~SmallRowBlocks() { row_block_sizes() = before_; }
   SmallRowBlocks(const SmallRowBlocks&) = delete;
   SmallRowBlocks& operator=(const SmallRowBlocks&) = delete;

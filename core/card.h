@@ -1,0 +1,14 @@
+// What a GPU is to those who divide work for it.
+#pragma once
+
+#include <cstdint>
+
+namespace lacuna {
+
+/// In bytes. The defaults are those of a card that nobody named.
+struct Card {
+  std::int64_t memory = std::int64_t{8} << 30;  // in all
+  std::int64_t cache = std::int64_t{48} << 20;  // L2
+};
+
+}  // namespace lacuna

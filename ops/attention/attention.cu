@@ -13,21 +13,11 @@ struct Task {
   std::int64_t sample, head, number;
 };
 
-/// The first `count` rows of a task.
-template <class T>
-struct HeadRows {
-  const T* data;
-  std::int64_t stride, count;
-  LACUNA_DEVICE float value(std::int64_t row, std::int64_t column) const {
-    return to_compute(data[row * stride + column]);
-  }
-};
-
 template <class T, int packs>
 struct Pass {
   static constexpr int threads = block_threads;
   struct Shared {
-    Tiles<packs> tiles;
+    Tiles<T, packs> tiles;
   };
   AttentionProblem problem;
 
@@ -102,7 +92,7 @@ struct Forward : Pass<T, packs> {
     RowSums of_row;
     for (std::int64_t key = 0; key < keys; key += tile) {
       Scores p = {};
-      multiply(block, a.head_dim, q, first, k, key, p);
+      multiply(block, block.shared().tiles, a.head_dim, q, first, k, key, p);
       this->finish(task, own, queries, key + x, keys, p);
 #pragma unroll
       for (int i = 0; i < each; ++i) {
@@ -114,8 +104,7 @@ struct Forward : Pass<T, packs> {
 #pragma unroll
           for (int e = 0; e < 4; ++e) sums[i][c][e] *= shrink;
       }
-      share(block, p, tiles.p);
-      accumulate<false, packs>(block, a.head_dim, tiles.p, v, key, sums);
+      accumulate<false>(block, tiles, a.head_dim, p, v, key, sums);
     }
     float factor[each];
 #pragma unroll
@@ -147,10 +136,11 @@ struct Statistics : Pass<T, packs> {
     float products[each] = {};
     for (std::int64_t key = 0; key < keys; key += tile) {
       Scores p = {}, dp = {};
-      multiply(block, a.head_dim, q, first, k, key, p);
+      multiply(block, block.shared().tiles, a.head_dim, q, first, k, key, p);
       this->finish(task, own, queries, key + x, keys, p);
       if (a.v.data != nullptr)
-        multiply(block, a.head_dim, this->head(dy, task, queries), first, this->head(a.v, task, keys), key, dp);
+        multiply(block, block.shared().tiles, a.head_dim, this->head(dy, task, queries), first,
+                 this->head(a.v, task, keys), key, dp);
 #pragma unroll
       for (int i = 0; i < each; ++i) {
         const float shrink = of_row.add(i, p[i]);
@@ -181,10 +171,12 @@ struct BackwardPass : Pass<T, packs> {
     const AttentionProblem& a = this->problem;
     const std::int64_t own = query + own_row(block);
     const int x = x_of(block);
-    multiply(block, a.head_dim, this->head(a.q, task, queries), query, this->head(a.k, task, keys), key, p);
+    multiply(block, block.shared().tiles, a.head_dim, this->head(a.q, task, queries), query,
+             this->head(a.k, task, keys), key, p);
     this->finish(task, own, queries, key + x, keys, p);
     if (a.v.data != nullptr)
-      multiply(block, a.head_dim, this->head(dy, task, queries), query, this->head(a.v, task, keys), key, ds);
+      multiply(block, block.shared().tiles, a.head_dim, this->head(dy, task, queries), query,
+               this->head(a.v, task, keys), key, ds);
 #pragma unroll
     for (int i = 0; i < each; ++i) {
       const std::int64_t row = task.number * a.queries + own + i;
@@ -217,8 +209,7 @@ struct QueryGradient : BackwardPass<T, packs> {
     for (std::int64_t key = 0; first < queries && key < keys; key += tile) {
       Scores p = {}, ds = {};
       this->scores_of(block, task, first, queries, key, keys, p, ds);
-      share(block, ds, tiles.ds);
-      accumulate<false, packs>(block, a.head_dim, tiles.ds, this->head(a.k, task, keys), key, sums);
+      accumulate<false>(block, tiles, a.head_dim, ds, this->head(a.k, task, keys), key, sums);
     }
     const float factor[each] = {a.scale, a.scale, a.scale, a.scale};
     this->write(block, dq, task, first + own_row(block), rows, factor, sums);
@@ -242,12 +233,10 @@ struct KeyGradient : BackwardPass<T, packs> {
     for (std::int64_t query = 0; first < keys && query < queries; query += tile) {
       Scores p = {}, ds = {};
       this->scores_of(block, task, query, queries, first, keys, p, ds);
-      share(block, p, tiles.p);
-      share(block, ds, tiles.ds);
       if (dv.data != nullptr)
-        accumulate<true, packs>(block, a.head_dim, tiles.p, this->head(this->dy, task, queries), query, dv_sums);
+        accumulate<true>(block, tiles, a.head_dim, p, this->head(this->dy, task, queries), query, dv_sums);
       if (dk.data != nullptr)
-        accumulate<true, packs>(block, a.head_dim, tiles.ds, this->head(a.q, task, queries), query, dk_sums);
+        accumulate<true>(block, tiles, a.head_dim, ds, this->head(a.q, task, queries), query, dk_sums);
     }
     const float one[each] = {1, 1, 1, 1}, scale[each] = {a.scale, a.scale, a.scale, a.scale};
     if (dv.data != nullptr) this->write(block, dv, task, first + own_row(block), rows, one, dv_sums);
@@ -268,7 +257,7 @@ struct BiasGradient : BackwardPass<T, packs> {
     const std::int64_t matrix = block.index() / tiles, at = block.index() % tiles, window = matrix / matrices;
     const std::int64_t first = at / a.key_tiles * tile, key = at % a.key_tiles * tile;
     float* const to = bias_sums + window * a.bias_window + matrix % matrices * a.bias_head;
-    auto& shared = block.shared().tiles.ds;
+    auto& shared = block.shared().tiles.sums;
     const std::int64_t begin = (window + a.bias_windows - a.first % a.bias_windows) % a.bias_windows;
     for (std::int64_t sample = begin; sample < a.samples; sample += a.bias_windows) {
       const std::int64_t keys = this->keys_of(sample), end = one_row ? a.queries : first + 1;
@@ -302,6 +291,7 @@ struct BiasGradient : BackwardPass<T, packs> {
   }
   LACUNA_DEVICE void add_to_row(const Block<BiasGradient>& block, const Scores& ds, std::int64_t key, float* to,
                                 float (&shared)[tile][tile + 4]) const {
+    block.sync();  // all have read the last product
     share(block, ds, shared);
     block.sync();
     if (block.thread() < tile && key + block.thread() < this->problem.keys) {

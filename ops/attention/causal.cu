@@ -7,16 +7,6 @@
 namespace lacuna::cuda {
 namespace {
 
-/// The first `count` rows of one head of one sequence.
-template <class T>
-struct CausalRows {
-  const T* data;
-  std::int64_t stride, count;
-  LACUNA_DEVICE float value(std::int64_t row, std::int64_t column) const {
-    return to_compute(data[row * stride + column]);
-  }
-};
-
 /// Tokens of one sequence. Query i has the position first_query + i.
 struct CausalSequence {
   std::int64_t index, queries, keys, first_query;
@@ -26,7 +16,7 @@ template <class T, int packs>
 struct CausalPass {
   static constexpr int threads = block_threads;
   struct Shared {
-    Tiles<packs> tiles;
+    Tiles<T, packs> tiles;
   };
   CausalProblem problem;
 
@@ -34,8 +24,8 @@ struct CausalPass {
     const std::int64_t queries = problem.queries.lengths[index], keys = problem.keys.lengths[index];
     return {index, queries, keys, keys - queries};
   }
-  LACUNA_DEVICE CausalRows<T> rows(const TokenRows& of, const CausalSequence& s, std::int64_t head,
-                                   std::int64_t count) const {
+  LACUNA_DEVICE HeadRows<T> rows(const TokenRows& of, const CausalSequence& s, std::int64_t head,
+                                 std::int64_t count) const {
     return {static_cast<const T*>(of.data) + of.first_row(s.index) * of.stride + head * problem.head_dim, of.stride,
             count};
   }
@@ -115,7 +105,7 @@ struct CausalForward : CausalPass<T, packs> {
     RowSums of_row;
     for (std::int64_t key = this->first_tile(s, first); key < end; key += tile) {
       Scores p = {};
-      multiply(block, a.head_dim, q, first, k, key, p);
+      multiply(block, block.shared().tiles, a.head_dim, q, first, k, key, p);
       this->finish(s, head, own, key + x, p);
 #pragma unroll
       for (int i = 0; i < each; ++i) {
@@ -127,8 +117,7 @@ struct CausalForward : CausalPass<T, packs> {
 #pragma unroll
           for (int e = 0; e < 4; ++e) sums[i][c][e] *= shrink;
       }
-      share(block, p, tiles.p);
-      accumulate<false, packs>(block, a.head_dim, tiles.p, v, key, sums);
+      accumulate<false>(block, tiles, a.head_dim, p, v, key, sums);
     }
     float factor[each];
 #pragma unroll
@@ -160,10 +149,10 @@ struct CausalStatisticsPass : CausalPass<T, packs> {
     float products[each] = {};
     for (std::int64_t key = this->first_tile(s, first); key < this->last_key(s, first); key += tile) {
       Scores p = {}, dp = {};
-      multiply(block, a.head_dim, q, first, k, key, p);
+      multiply(block, block.shared().tiles, a.head_dim, q, first, k, key, p);
       this->finish(s, head, own, key + x, p);
       if (a.v.data != nullptr)
-        multiply(block, a.head_dim, this->rows(dy, s, head, s.queries), first,
+        multiply(block, block.shared().tiles, a.head_dim, this->rows(dy, s, head, s.queries), first,
                  this->rows(a.v, s, this->head_of_keys(head), s.keys), key, dp);
 #pragma unroll
       for (int i = 0; i < each; ++i) {
@@ -195,10 +184,12 @@ struct CausalBackwardPass : CausalPass<T, packs> {
     const std::int64_t own = query + own_row(block), kv = this->head_of_keys(head);
     const int x = x_of(block);
     Scores slope;
-    multiply(block, a.head_dim, this->rows(a.q, s, head, s.queries), query, this->rows(a.k, s, kv, s.keys), key, p);
+    multiply(block, block.shared().tiles, a.head_dim, this->rows(a.q, s, head, s.queries), query,
+             this->rows(a.k, s, kv, s.keys), key, p);
     this->finish(s, head, own, key + x, p, &slope);
     if (a.v.data != nullptr)
-      multiply(block, a.head_dim, this->rows(dy, s, head, s.queries), query, this->rows(a.v, s, kv, s.keys), key, ds);
+      multiply(block, block.shared().tiles, a.head_dim, this->rows(dy, s, head, s.queries), query,
+               this->rows(a.v, s, kv, s.keys), key, ds);
 #pragma unroll
     for (int i = 0; i < each; ++i) {
       const std::int64_t row = (s.index * a.heads + head) * a.longest + own + i;
@@ -231,9 +222,7 @@ struct CausalQueryGradient : CausalBackwardPass<T, packs> {
     for (std::int64_t key = this->first_tile(s, first); key < end; key += tile) {
       Scores p = {}, ds = {};
       this->scores_of(block, s, head, first, key, p, ds);
-      share(block, ds, tiles.ds);
-      accumulate<false, packs>(block, a.head_dim, tiles.ds, this->rows(a.k, s, this->head_of_keys(head), s.keys), key,
-                               sums);
+      accumulate<false>(block, tiles, a.head_dim, ds, this->rows(a.k, s, this->head_of_keys(head), s.keys), key, sums);
     }
     const float factor[each] = {a.scale, a.scale, a.scale, a.scale};
     this->write(block, dq, s, head, first + own_row(block), padded, factor, sums);
@@ -261,10 +250,8 @@ struct CausalKeyGradient : CausalBackwardPass<T, packs> {
       for (std::int64_t query = from; query < end; query += tile) {
         Scores p = {}, ds = {};
         this->scores_of(block, s, head, query, first, p, ds);
-        auto& weights = of_keys ? tiles.ds : tiles.p;
-        share(block, of_keys ? ds : p, weights);
-        accumulate<true, packs>(block, a.head_dim, weights, this->rows(of_keys ? a.q : this->dy, s, head, s.queries),
-                                query, sums);
+        accumulate<true>(block, tiles, a.head_dim, of_keys ? ds : p,
+                         this->rows(of_keys ? a.q : this->dy, s, head, s.queries), query, sums);
       }
     const float value = of_keys ? a.scale : 1.0F, factor[each] = {value, value, value, value};
     this->write(block, to, s, kv, first + own_row(block), padded, factor, sums);

@@ -38,6 +38,12 @@ struct WindowRows {
     const float raw = at >= 0 ? to_compute(data[at * stride + column]) : pad != nullptr ? pad[column] : 0.0F;
     return norms == nullptr ? raw : raw * norms[row];
   }
+  LACUNA_DEVICE Pack<T, 8> eight(std::int64_t row, std::int64_t column, std::int64_t dim) const {
+    if (norms == nullptr && token[row] >= 0) return eight_of(data + token[row] * stride, column, dim);
+    Pack<T, 8> pack{};
+    for (int i = 0; i < 8 && column + i < dim; ++i) pack[i] = static_cast<T>(value(row, column + i));
+    return pack;
+  }
 };
 
 struct WindowTask {
@@ -48,7 +54,7 @@ template <class T>
 struct WindowPass {
   static constexpr int threads = block_threads;
   struct Shared {
-    Tiles<packs> tiles;
+    Tiles<T, packs> tiles;
     Places places;
     float partial[across][tile];
   };
@@ -67,17 +73,21 @@ struct WindowPass {
   /// Part 0, 1 or 2 of qkv: q, k or v.
   template <class B>
   LACUNA_DEVICE WindowRows<T> rows_of(const B& block, const WindowTask& task, int part) const {
-    auto& places = block.shared().places;
     const std::int64_t column = part * width() + task.head * problem.head_dim, stride = 3 * width();
-    const bool cosine = problem.logit_scale != nullptr && part < 2;
     return {static_cast<const T*>(problem.qkv) + task.image * problem.height * problem.width * stride + column,
             problem.pad == nullptr ? nullptr : problem.pad + column,
-            places.token,
-            !cosine     ? nullptr
-            : part == 0 ? places.q_norm
-                        : places.k_norm,
+            block.shared().places.token,
+            nullptr,
             stride,
             problem.window()};
+  }
+  /// With cosines q and k divided by their norms.
+  template <class B>
+  LACUNA_DEVICE WindowRows<T> units_of(const B& block, const WindowTask& task, int part) const {
+    const auto& places = block.shared().places;
+    WindowRows<T> rows = rows_of(block, task, part);
+    if (problem.logit_scale != nullptr) rows.norms = part == 0 ? places.q_norm : places.k_norm;
+    return rows;
   }
   template <class B>
   LACUNA_DEVICE void set_places(const B& block, const WindowTask& task) const {
@@ -101,8 +111,7 @@ struct WindowPass {
     block.sync();
     if (a.logit_scale == nullptr) return;
     for (int part = 0; part < 2; ++part) {
-      WindowRows<T> rows = rows_of(block, task, part);
-      rows.norms = nullptr;
+      const WindowRows<T> rows = rows_of(block, task, part);
       for (int i = block.thread(); i < a.window(); i += threads) {
         float sum = 0;
         for (std::int64_t c = 0; c < a.head_dim; ++c) {
@@ -118,23 +127,37 @@ struct WindowPass {
     return (places.row[query] - places.row[key] + problem.window_height - 1) * (2 * problem.window_width - 1) +
            places.column[query] - places.column[key] + problem.window_width - 1;
   }
-  /// From q·k of queries `query` + i and keys `key` + 16·j to scores to base 2; -inf beyond the window.
+  /// From q·k of queries `query` + i and keys `key` + 16·j to scale · q·k, or that of their cosines.
   template <class B>
-  LACUNA_DEVICE void finish(const B& block, const WindowTask& task, std::int64_t query, std::int64_t key,
-                            Scores& scores) const {
+  LACUNA_DEVICE void scale(const B& block, const WindowTask& task, std::int64_t query, std::int64_t key,
+                           Scores& scores) const {
     const auto& places = block.shared().places;
-    const float scale = scale_of(task.head) * log2e;
+    const float factor = scale_of(task.head);
 #pragma unroll
     for (int i = 0; i < each; ++i)
 #pragma unroll
       for (int j = 0; j < each; ++j) {
         const std::int64_t q = query + i, k = key + across * j;
-        scores[i][j] *= scale;
+        scores[i][j] *= factor;
+        if (problem.logit_scale != nullptr && q < problem.window() && k < problem.window())
+          scores[i][j] *= places.q_norm[q] * places.k_norm[k];
+      }
+  }
+  /// From scale · q·k to scores to base 2; -inf beyond the window.
+  template <class B>
+  LACUNA_DEVICE void finish(const B& block, const WindowTask& task, std::int64_t query, std::int64_t key,
+                            Scores& scores) const {
+    const auto& places = block.shared().places;
+#pragma unroll
+    for (int i = 0; i < each; ++i)
+#pragma unroll
+      for (int j = 0; j < each; ++j) {
+        const std::int64_t q = query + i, k = key + across * j;
         if (k >= problem.window())
           scores[i][j] = -INFINITY;
         else if (q < problem.window())
-          scores[i][j] += log2e * (problem.table[table_row(places, q, k) * problem.heads + task.head] +
-                                   (places.region[q] == places.region[k] ? 0 : masked));
+          scores[i][j] = log2e * (scores[i][j] + problem.table[table_row(places, q, k) * problem.heads + task.head] +
+                                  (places.region[q] == places.region[k] ? 0 : masked));
       }
   }
   /// Writes factor[i] · sums to the columns from `to` on of the tokens of places `first` + i.
@@ -165,7 +188,8 @@ struct WindowForward : WindowPass<T> {
     RowSums of_row;
     for (std::int64_t key = 0; key < a.window(); key += tile) {
       Scores p = {};
-      multiply(block, a.head_dim, q, first, k, key, p);
+      multiply(block, block.shared().tiles, a.head_dim, q, first, k, key, p);
+      this->scale(block, task, own, key + x_of(block), p);
       this->finish(block, task, own, key + x_of(block), p);
 #pragma unroll
       for (int i = 0; i < each; ++i) {
@@ -173,8 +197,7 @@ struct WindowForward : WindowPass<T> {
 #pragma unroll
         for (int e = 0; e < 4; ++e) sums[i][0][e] *= shrink;
       }
-      share(block, p, tiles.p);
-      accumulate<false, packs>(block, a.head_dim, tiles.p, v, key, sums);
+      accumulate<false>(block, tiles, a.head_dim, p, v, key, sums);
     }
     float factor[each];
 #pragma unroll
@@ -207,14 +230,16 @@ struct WindowBackwardPass : WindowPass<T> {
     const WindowProblem& a = this->problem;
     const std::int64_t own = query + own_row(block);
     const int x = x_of(block);
-    const float scale = this->scale_of(task.head);
-    multiply(block, a.head_dim, this->rows_of(block, task, 0), query, this->rows_of(block, task, 1), key, p);
-    multiply(block, a.head_dim, rows_of_dy(block, task), query, this->rows_of(block, task, 2), key, ds);
+    multiply(block, block.shared().tiles, a.head_dim, this->rows_of(block, task, 0), query,
+             this->rows_of(block, task, 1), key, p);
+    multiply(block, block.shared().tiles, a.head_dim, rows_of_dy(block, task), query, this->rows_of(block, task, 2),
+             key, ds);
+    this->scale(block, task, own, key + x, p);
     Scores scaled;
 #pragma unroll
     for (int i = 0; i < each; ++i)
 #pragma unroll
-      for (int j = 0; j < each; ++j) scaled[i][j] = scale * p[i][j];
+      for (int j = 0; j < each; ++j) scaled[i][j] = p[i][j];
     this->finish(block, task, own, key + x, p);
 #pragma unroll
     for (int i = 0; i < each; ++i) {
@@ -244,9 +269,12 @@ struct WindowStatistics : WindowBackwardPass<T> {
     float own_products[each] = {};
     for (std::int64_t key = 0; key < a.window(); key += tile) {
       Scores p = {}, dp = {};
-      multiply(block, a.head_dim, this->rows_of(block, task, 0), first, this->rows_of(block, task, 1), key, p);
+      multiply(block, block.shared().tiles, a.head_dim, this->rows_of(block, task, 0), first,
+               this->rows_of(block, task, 1), key, p);
+      this->scale(block, task, own, key + x_of(block), p);
       this->finish(block, task, own, key + x_of(block), p);
-      multiply(block, a.head_dim, this->rows_of_dy(block, task), first, this->rows_of(block, task, 2), key, dp);
+      multiply(block, block.shared().tiles, a.head_dim, this->rows_of_dy(block, task), first,
+               this->rows_of(block, task, 2), key, dp);
 #pragma unroll
       for (int i = 0; i < each; ++i) {
         const float shrink = of_row.add(i, p[i]);
@@ -305,10 +333,9 @@ struct WindowQueryGradient : WindowBackwardPass<T> {
     for (std::int64_t key = 0; key < a.window(); key += tile) {
       Scores p = {}, ds = {};
       this->scores_of(block, task, first, key, p, ds, along);
-      share(block, ds, tiles.ds);
-      accumulate<false, packs>(block, a.head_dim, tiles.ds, this->rows_of(block, task, 1), key, sums);
+      accumulate<false>(block, tiles, a.head_dim, ds, this->units_of(block, task, 1), key, sums);
     }
-    if (a.logit_scale != nullptr) through_norm(block, a.head_dim, this->rows_of(block, task, 0), first, sums);
+    if (a.logit_scale != nullptr) through_norm(block, a.head_dim, this->units_of(block, task, 0), first, sums);
     const float scale = this->scale_of(task.head), factor[each] = {scale, scale, scale, scale};
     T* const to = dqkv + task.image * a.height * a.width * 3 * this->width() + task.head * a.head_dim;
     this->write(block, to, 3 * this->width(), first + own_row(block), factor, sums);
@@ -327,12 +354,10 @@ struct WindowKeyPass : WindowBackwardPass<T> {
     for (std::int64_t query = 0; query < a.window(); query += tile) {
       Scores p = {}, ds = {};
       this->scores_of(block, task, query, key, p, ds, along);
-      share(block, p, tiles.p);
-      share(block, ds, tiles.ds);
-      accumulate<true, packs>(block, a.head_dim, tiles.p, this->rows_of_dy(block, task), query, dv);
-      accumulate<true, packs>(block, a.head_dim, tiles.ds, this->rows_of(block, task, 0), query, dk);
+      accumulate<true>(block, tiles, a.head_dim, p, this->rows_of_dy(block, task), query, dv);
+      accumulate<true>(block, tiles, a.head_dim, ds, this->units_of(block, task, 0), query, dk);
     }
-    if (a.logit_scale != nullptr) through_norm(block, a.head_dim, this->rows_of(block, task, 1), key, dk);
+    if (a.logit_scale != nullptr) through_norm(block, a.head_dim, this->units_of(block, task, 1), key, dk);
   }
 };
 
@@ -432,7 +457,8 @@ struct WindowTableGradient : WindowBackwardPass<T> {
         for (std::int64_t key = 0; key < a.window(); key += tile) {
           Scores p = {}, ds = {};
           this->scores_of(block, task, query, key, p, ds, along);
-          share(block, ds, shared.tiles.ds);
+          block.sync();  // all have read the last product
+          share(block, ds, shared.tiles.sums);
           block.sync();
           if (table_sums != nullptr) add(block, query, key, table_sums + (part * a.heads + head) * a.table_rows());
         }
@@ -457,7 +483,7 @@ struct WindowTableGradient : WindowBackwardPass<T> {
         const std::int64_t y = places.row[first_query + i] - down, x = places.column[first_query + i] - right;
         const std::int64_t key = y * a.window_width + x - first_key;
         if (y >= 0 && y < a.window_height && x >= 0 && x < a.window_width && key >= 0 && key < tile)
-          sum += tiles.ds[i][key];
+          sum += tiles.sums[i][key];
       }
       sums[row] = sum;
     }

@@ -78,22 +78,34 @@ struct Box {
     return {std::max(left, limits.left), std::max(top, limits.top), std::min(right, limits.right),
             std::min(bottom, limits.bottom)};
   }
+  double width() const { return right - left; }
+  double height() const { return bottom - top; }
   bool is_empty() const { return !(left < right && top < bottom); }
+  /// Whether less than a pixel is left of a side of `whole`, and less than there was.
+  bool is_sliver_of(const Box& whole) const {
+    return (width() < 1 && width() < whole.width()) || (height() < 1 && height() < whole.height());
+  }
 };
 
 Box moved(const Box& box, const View& view, const Move& move) {
   const auto real = [](std::int64_t x) { return static_cast<double>(x); };
+  const double across = real(view.width) / real(view.box.width), down = real(view.height) / real(view.box.height);
+  const auto x_of = [&](double x) { return (x - real(view.box.left)) * across - real(view.left); };
+  const auto y_of = [&](double y) { return (y - real(view.box.top)) * down - real(view.top); };
+  const Box out{x_of(box.left), y_of(box.top), x_of(box.right), y_of(box.bottom)};
+  const double width = real(move.to.width);
+  return view.flip ? Box{width - out.right, out.top, width - out.left, out.bottom} : out;
+}
+
+/// The part of the output that shows the image.
+Box shown(const View& view, const Move& move) {
+  const auto real = [](std::int64_t x) { return static_cast<double>(x); };
   const Box source{real(view.box.left), real(view.box.top), real(view.box.left + view.box.width),
                    real(view.box.top + view.box.height)};
-  Box out = box.within(source);
-  const double across = real(view.width) / real(view.box.width), down = real(view.height) / real(view.box.height);
-  out = {(out.left - source.left) * across - real(view.left), (out.top - source.top) * down - real(view.top),
-         (out.right - source.left) * across - real(view.left), (out.bottom - source.top) * down - real(view.top)};
-  if (view.flip) {
-    const double width = real(move.to.width);
-    out = {width - out.right, out.top, width - out.left, out.bottom};
-  }
-  return out;
+  return moved(source, view, move).within({0, 0, real(move.to.width), real(move.to.height)});
+}
+Box shown(const Affine&, const Move& move) {
+  return {0, 0, static_cast<double>(move.to.width), static_cast<double>(move.to.height)};
 }
 
 /// The box around the four moved corners.
@@ -109,15 +121,17 @@ Box moved(const Box& box, const Affine& map, const Move&) {
   return out;
 }
 
-/// Moves boxes [K, 4] in place; marks those that are still in the image.
+/// Moves boxes [K, 4] in place; marks those that are still in the image, of which no crop has left a sliver.
 std::vector<bool> move_boxes(const Move& move, const Tensor& boxes) {
   std::vector<bool> kept;
-  const Box window{0, 0, static_cast<double>(move.to.width), static_cast<double>(move.to.height)};
+  const bool crops = std::holds_alternative<View>(move.how);
+  const Box limits = std::visit([&](const auto& how) { return shown(how, move); }, move.how);
   for (std::int64_t i = 0; i < boxes.shape()[0]; ++i) {
     float* const row = boxes.data<float>() + 4 * i;
     const Box box{row[0], row[1], row[2], row[3]};
-    const Box to = std::visit([&](const auto& how) { return moved(box, how, move); }, move.how).within(window);
-    kept.push_back(!box.is_empty() && !to.is_empty());
+    const Box whole = std::visit([&](const auto&how) { return moved(box, how, move); }, move.how),
+              to = whole.within(limits);
+    kept.push_back(!box.is_empty() && !to.is_empty() && !(crops && to.is_sliver_of(whole)));
     row[0] = static_cast<float>(to.left);
     row[1] = static_cast<float>(to.top);
     row[2] = static_cast<float>(to.right);

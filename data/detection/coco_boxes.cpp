@@ -70,6 +70,27 @@ ObjectBox box_of(const Json& from, const std::string& place) {
   return box;
 }
 
+/// Refuses boxes that look like corners: most reach beyond their images, and all would be corners within them.
+void refuse_corners(const std::map<std::int64_t, BoxedImage>& images, const std::string& origin) {
+  constexpr double rounding = 1;
+  std::int64_t boxes = 0, beyond = 0;
+  for (const auto& [id, image] : images)
+    for (const ObjectBox& box : image.boxes) {
+      const auto [x, y, right, bottom] = box.corners;
+      const double width = static_cast<double>(image.width) + rounding,
+                   height = static_cast<double>(image.height) + rounding;
+      if (right - x < x || bottom - y < y || right - x > width || bottom - y > height) return;
+      ++boxes;
+      beyond += right > width || bottom > height ? 1 : 0;
+    }
+  if (2 * beyond > boxes)
+    reject(
+        "{}: expected `bbox` as [left, top, width, height], got {} of {} boxes that reach beyond their images; they "
+        "look "
+        "like [left, top, right, bottom]: subtract left and top from the last two",
+        origin, beyond, boxes);
+}
+
 std::vector<BoxedImage> read_coco(const FileTree& tree, const std::vector<std::int64_t>& annotations, SplitName side,
                                   BoxClasses& classes) {
   const std::string origin = tree.origin(annotations.front());
@@ -110,6 +131,7 @@ std::vector<BoxedImage> read_coco(const FileTree& tree, const std::vector<std::i
     box.label = label->second;
     image->second.boxes.push_back(box);
   }
+  refuse_corners(images, origin);
   std::vector<BoxedImage> made;
   for (auto& [id, image] : images) made.push_back(std::move(image));
   return made;

@@ -21,13 +21,15 @@ std::string size_text(const ImageSize& size) { return fmt::format("{}×{}", size
 /// An image's sizes as stored and as its EXIF orientation turns it.
 struct Sizes {
   ImageSize stored, turned;
+  bool has_orientation;
 };
 
 Sizes sizes_of(FileBytes image) {
   const auto reader = open_image(image);
   const ImageSize stored(reader->height(), reader->width());
-  constexpr int first_turned = 5;
-  return {stored, exif_orientation(image) >= first_turned ? ImageSize(stored.width, stored.height) : stored};
+  constexpr int upright = 1, first_turned = 5;
+  const int orientation = exif_orientation(image);
+  return {stored, orientation >= first_turned ? ImageSize(stored.width, stored.height) : stored, orientation > upright};
 }
 
 /// The size that a mask gets: its own, or the image's.
@@ -119,7 +121,7 @@ MaskSurvey survey(const MaskReading& given, const MaskSplit& split, std::int64_t
   std::mutex mutex;
   parallel_for(count, 2, [&](std::int64_t begin, std::int64_t end) {
     std::vector<std::int64_t> pixels(found.pixels.size());
-    std::int64_t open = 0, turned = 0;
+    std::int64_t open = 0, turned = 0, unclear = 0;
     for (std::int64_t i = begin; i < end; ++i) {
       const MaskPair& pair = split.pairs[static_cast<std::size_t>(i * pairs / count)];
       const std::vector<std::uint8_t> image = file_of(*split.tree, pair.image), mask = file_of(*split.tree, pair.mask);
@@ -141,6 +143,7 @@ MaskSurvey survey(const MaskReading& given, const MaskSplit& split, std::int64_t
         const Sizes sizes = sizes_of(image);
         const ImageSize size(labels.shape()[0], labels.shape()[1]);
         turned += size != sizes.stored && size == sizes.turned ? 1 : 0;
+        unclear += sizes.has_orientation && sizes.stored == sizes.turned ? 1 : 0;
       } catch (const DamagedSample& error) {
         reject("{}: {}", split.tree->origin(pair.mask), error.what());
       }
@@ -149,6 +152,7 @@ MaskSurvey survey(const MaskReading& given, const MaskSplit& split, std::int64_t
     for (std::size_t i = 0; i < pixels.size(); ++i) found.pixels[i] += pixels[i];
     found.ignored += open;
     found.turned += turned;
+    found.unclear += unclear;
   });
   if (given.classes == 0)
     while (!found.pixels.empty() && found.pixels.back() == 0) found.pixels.pop_back();
@@ -185,6 +189,11 @@ std::string describe(const MaskSurvey& survey, const std::vector<std::string>& c
   if (!absent.empty()) text += fmt::format("; without pixels there: {}", some(absent));
   if (survey.turned > 0)
     text += fmt::format("; {} masks fit their images as turned by EXIF: data.exif=apply", survey.turned);
+  if (survey.unclear > 0)
+    text += fmt::format(
+        "; {} images have an EXIF orientation that keeps their size, so that nothing tells whether their masks are of "
+        "the turned image: data.exif says so",
+        survey.unclear);
   return text;
 }
 

@@ -32,8 +32,9 @@ Tensor read_mask(const MaskReading& reading, std::span<const std::uint8_t> image
 struct MaskSurvey {
   std::vector<std::int64_t> pixels{};  // of each class
   std::int64_t ignored = 0;
-  std::int64_t masks = 0;   // read
-  std::int64_t turned = 0;  // fit their images only as the EXIF orientation turns them
+  std::int64_t masks = 0;    // read
+  std::int64_t turned = 0;   // fit their images only as the EXIF orientation turns them
+  std::int64_t unclear = 0;  // fit images with an EXIF orientation both ways
 };
 
 /// Reads up to `most` pairs at equal distances. Rejects what read_mask does, with the file's name, and masks to learn

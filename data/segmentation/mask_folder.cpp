@@ -76,23 +76,29 @@ std::shared_ptr<const Opened> open_files(const DatasetOptions& options, const Ma
                   .files = options.files});
   const bool zero_is_ignored = own.values.zero_label == ZeroLabel::ignored ||
                                (own.values.zero_label == ZeroLabel::automatic && layout.kind.zero_is_ignored);
-  MaskReading reading{.labels = MaskLabels(own.values, layout.kind.labels, zero_is_ignored),
-                      .colors = MaskColors(own.values.colors),
-                      .size = own.mask_size};
-  const std::vector<std::string>& of_files =
-      reading.colors.names().empty() ? layout.kind.classes : reading.colors.names();
-  std::vector<std::string> classes = class_names(own.labels);
-  reorder(classes, of_files, reading.labels);
-  if (classes.empty()) classes = of_files;
-  reading.classes = options.classes > 0 ? options.classes : std::ssize(classes);
-  if (reading.classes == 0) reading.classes = reading.colors.size();
-  if (reading.classes == 1) reject("data.labels: expected two classes at least, got {}", classes.front());
-  if (!classes.empty() && reading.classes != std::ssize(classes))
-    reject("data.classes is {}, but {} have names: {}", reading.classes, classes.size(), some_names(classes));
+  const MaskColors colors(own.values.colors);
+  const std::vector<std::string>& of_files = colors.names().empty() ? layout.kind.classes : colors.names();
+  const std::vector<std::string> given = class_names(own.labels);
+  std::vector<std::string> classes = given.empty() ? of_files : given;
+  const auto labels_of = [&](std::int64_t count) {
+    MaskLabels labels(own.values, layout.kind.labels, zero_is_ignored, count);
+    reorder(given, of_files, labels);
+    return labels;
+  };
+  std::int64_t count = options.classes > 0 ? options.classes : std::ssize(classes);
+  if (count == 0) count = colors.size();
+  if (count == 1) reject("data.labels: expected two classes at least, got one");
+  if (!classes.empty() && count != std::ssize(classes))
+    reject("data.classes is {}, but {} have names: {}", count, classes.size(), some_names(classes));
+  MaskReading reading{.labels = labels_of(count), .colors = colors, .classes = count, .size = own.mask_size};
   constexpr std::int64_t checked = 50, counted = 1000;
-  const bool counts = reading.classes == 0;
-  const MaskSurvey found = survey(reading, layout.train, counts ? counted : checked, true);
+  const bool counts = count == 0;
+  MaskSurvey found = survey(reading, layout.train, counts ? counted : checked, true);
   if (counts) reading.classes = std::ssize(found.pixels);
+  if (counts && reading.classes > ignored_pixel) {  // so that 255 is a class, which was not counted
+    reading.labels = labels_of(reading.classes);
+    found = survey(reading, layout.train, counted, true);
+  }
   if (reading.classes < 2)
     reject("{}: expected two classes at least, got one: all pixels of the masks are 0 or ignored ({})",
            options.path.native(), reading.labels.description());

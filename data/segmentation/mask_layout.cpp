@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "data/files/picture_names.h"
+#include "data/files/split_names.h"
 #include "data/labels.h"
 #include "data/segmentation/mask_kinds.h"
 #include "data/sets/image_folder_layout.h"
@@ -39,29 +40,23 @@ constexpr std::array<std::string_view, 12> mask_folders{"masks",
 constexpr std::string_view image_ending = "_leftImg8bit";
 constexpr std::array<std::string_view, 8> mask_endings{"_gtFine_labelIds", "_mask", "_masks", "-mask",
                                                        "_label",           "_seg",  "_gt",    "_L"};
-constexpr std::array<std::string_view, 2> train_names{"train", "training"};
-constexpr std::array<std::string_view, 6> validation_names{"val", "valid", "validation", "eval", "evaluation", "test"};
 const std::string voc_lists = "ImageSets/Segmentation/";
 constexpr std::int64_t longest_list = 64 << 20;
 
 bool is_one_of(std::string_view name, const auto& names) { return std::ranges::find(names, name) != names.end(); }
 
 enum class Role : std::uint8_t { other, image, mask };
-enum class Side : std::uint8_t { unknown, train, validation, test };
 
 /// A split, also as COCO's `train2017`.
-Side side_of(std::string_view folder) {
-  std::string name = lower_case(folder);
-  while (!name.empty() && ('0' <= name.back() && name.back() <= '9')) name.pop_back();
-  if (is_one_of(name, train_names)) return Side::train;
-  if (name == "test") return Side::test;
-  return is_one_of(name, validation_names) ? Side::validation : Side::unknown;
+SplitName side_of(std::string_view folder) {
+  while (!folder.empty() && ('0' <= folder.back() && folder.back() <= '9')) folder.remove_suffix(1);
+  return split_named(folder);
 }
 
 /// A picture, as its path tells.
 struct Named {
   Role role = Role::other;
-  Side side = Side::unknown;
+  SplitName side = SplitName::none;
   std::string folder{};  // with `*` for the folder of images or masks
   std::string stem{};    // without extension
   std::string place{};   // the folder of images or masks, as it is written
@@ -104,7 +99,7 @@ Named named(std::string_view path, const Bases& bases) {
       found.folder += folder;
     }
     found.folder += '/';
-    if (const Side side = side_of(role == Role::other ? folder : before); found.side == Side::unknown)
+    if (const SplitName side = side_of(role == Role::other ? folder : before); found.side == SplitName::none)
       found.side = side;
     at = end + 1;
   }
@@ -127,7 +122,7 @@ struct Found {
   std::shared_ptr<const FileTree> tree;
   std::map<std::string, std::int32_t> images{};                  // by key
   std::map<std::string, MaskPair> pairs{};                       // by key
-  std::map<std::string, Side> sides{};                           // of pairs
+  std::map<std::string, SplitName> sides{};                      // of pairs
   std::vector<std::int32_t> widowed{};                           // masks without an image
   std::vector<std::int32_t> bare{};                              // images without a mask
   std::optional<std::pair<std::int32_t, std::int32_t>> twice{};  // masks of one image
@@ -309,13 +304,13 @@ MaskLayout find_masks(const MaskLayoutOptions& options) {
     layout.train.pairs = listed(found, *lists + (options.list.empty() ? "train" : options.list) + ".txt", options.path);
     if (tree->find(*lists + "val.txt") >= 0) layout.validation.pairs = listed(found, *lists + "val.txt", options.path);
   } else {
-    const auto is = [&](Side side) {
+    const auto is = [&](SplitName side) {
       return std::ranges::any_of(found.sides, [&](const auto& entry) { return entry.second == side; });
     };
-    const bool has_train = is(Side::train);
-    const Side evaluated = is(Side::validation) ? Side::validation : Side::test;
+    const bool has_train = is(SplitName::train);
+    const SplitName evaluated = is(SplitName::validation) ? SplitName::validation : SplitName::test;
     for (const auto& [key, side] : found.sides) {
-      if (has_train ? side == Side::train : side == Side::unknown)
+      if (has_train ? side == SplitName::train : side == SplitName::none)
         layout.train.pairs.push_back(found.pairs.at(key));
       else if (side == evaluated)
         layout.validation.pairs.push_back(found.pairs.at(key));

@@ -67,7 +67,7 @@ Fields MaskValueOptions::fields() {
   using O = MaskValueOptions;
   return {field("ignore", &O::ignore,
                 "values of pixels that count for nothing, in loss and metrics: a number, several with commas, or "
-                "`none`"),
+                "`none`; empty: 65535, and 255 where there are 255 classes at most"),
           field("zero_label", &O::zero_label,
                 "value 0 of masks: a `class`, or `ignore`: it counts for nothing, and value k is class k − 1 "
                 "(reduce_zero_label); `auto`: `ignore` for ADE20K alone"),
@@ -158,7 +158,7 @@ void MaskReader::read(const std::function<void(const std::uint16_t* row)>& consu
 }
 
 MaskLabels::MaskLabels(const MaskValueOptions& options, const std::map<std::int64_t, std::int64_t>& usual,
-                       bool zero_is_ignored)
+                       bool zero_is_ignored, std::int64_t classes)
     : labels_(values) {
   constexpr std::int32_t unset = -2;
   std::int32_t others = unset;
@@ -180,8 +180,11 @@ MaskLabels::MaskLabels(const MaskValueOptions& options, const std::map<std::int6
     for (const auto& [from, to] : usual) labels_[static_cast<std::size_t>(from)] = static_cast<std::int32_t>(to);
     said.push_back(fmt::format("{} values become classes, others are ignored", usual.size()));
   }
-  if (options.ignore != "none")
-    for (const std::string& text : cut(options.ignore, ',')) {
+  const bool is_wide = classes + (zero_is_ignored ? 1 : 0) > ignored_pixel;  // 255 is a class
+  const std::string usually = is_wide ? "65535" : "255, 65535",
+                    &ignore = options.ignore.empty() ? usually : options.ignore;
+  if (ignore != "none")
+    for (const std::string& text : cut(ignore, ',')) {
       const auto value = value_in(text);
       if (!value) reject("data.ignore: expected values from 0 to {}, or none, got '{}'", values - 1, text);
       std::int32_t& label = labels_[static_cast<std::size_t>(*value)];

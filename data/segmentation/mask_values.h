@@ -23,7 +23,7 @@ std::array<std::pair<std::string_view, ZeroLabel>, 3> names_of(ZeroLabel);
 
 /// How values of mask files become labels.
 struct MaskValueOptions {
-  std::string ignore = "255";
+  std::string ignore{};  // empty: 65535, and 255 of up to 255 classes
   ZeroLabel zero_label = ZeroLabel::automatic;
   std::vector<TreeEntry> map{};  // value in files: label
   Tree colors{};                 // colours in the order of the classes, or the path of a table of them; null: none
@@ -76,8 +76,9 @@ class MaskLabels {
  public:
   static constexpr std::int32_t ignored = -1;
 
-  /// `maps`: of values without an entry in the options.
-  MaskLabels(const MaskValueOptions& options, const std::map<std::int64_t, std::int64_t>& usual, bool zero_is_ignored);
+  /// `usual`: labels of values where the options map none. `classes`: 0 if unknown.
+  MaskLabels(const MaskValueOptions& options, const std::map<std::int64_t, std::int64_t>& usual, bool zero_is_ignored,
+             std::int64_t classes);
 
   /// A class, or `ignored`; not yet compared with the number of classes.
   std::int32_t operator[](std::uint16_t value) const { return labels_[value]; }

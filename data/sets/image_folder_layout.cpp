@@ -6,6 +6,7 @@
 #include "data/class_names.h"
 #include "data/files/input_file.h"
 #include "data/files/picture_names.h"
+#include "data/files/split_names.h"
 #include "data/labels.h"
 #include "data/sets/label_file.h"
 #include "data/text/utf8.h"
@@ -23,8 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> train_names{"train", "training"};
-const std::vector<std::string> validation_names{"val", "valid", "validation", "eval", "evaluation", "test"};
 /// Names of files with the classes of validation images: ImageNet's (Kaggle), Tiny ImageNet's, TensorFlow's, Caffe's.
 const std::vector<std::string> label_files{"LOC_val_solution.csv",
                                            "val_annotations.txt",
@@ -34,8 +33,9 @@ const std::vector<std::string> label_files{"LOC_val_solution.csv",
                                            "val_labels.txt"};
 constexpr std::int64_t longest_label_file = 64 << 20;
 
-bool is_one_of(std::string_view name, const std::vector<std::string>& names) {
-  return std::ranges::find(names, lower_case(name)) != names.end();
+bool is_evaluated(std::string_view name) {
+  const SplitName split = split_named(name);
+  return split == SplitName::validation || split == SplitName::test;
 }
 
 std::string joined(std::string_view folder, std::string_view name) {
@@ -97,20 +97,21 @@ Level level_of(const Pictures& pictures, const std::string& folder) {
   return level;
 }
 
-/// The first of `names` that is a child.
-const std::pair<const std::string, Child>* find_split(const Level& level, const std::vector<std::string>& names) {
-  for (const std::string& name : names)
+/// The child that is the first of some splits.
+const std::pair<const std::string, Child>* find_split(const Level& level, std::initializer_list<SplitName> splits) {
+  for (const SplitName split : splits)
     for (const auto& child : level.children)
-      if (lower_case(child.first) == name) return &child;
+      if (split_named(child.first) == split) return &child;
   return nullptr;
 }
+constexpr auto training = {SplitName::train}, evaluation = {SplitName::validation, SplitName::test};
 
 /// Descends through a single top folder, which archives often have.
 Level top_of(const Pictures& pictures) {
   Level level = level_of(pictures, {});
   while (level.files.empty() && level.children.size() == 1) {
     const auto& [name, child] = *level.children.begin();
-    if (!child.has_folders || is_one_of(name, train_names) || is_one_of(name, validation_names)) break;
+    if (!child.has_folders || split_named(name) != SplitName::none) break;
     Level next = level_of(pictures, joined(level.folder, name));
     if (!next.files.empty() || (next.children.size() < 2 && next.children.begin()->second.has_folders == false)) break;
     level = std::move(next);
@@ -137,18 +138,17 @@ void refuse_classes_beside(const Level& top, const std::string& train, bool has_
 
 Found splits_of(const Pictures& pictures, const fs::path& root) {
   Level top = top_of(pictures);
-  const auto* const train = find_split(top, train_names);
-  const auto* const validation = find_split(top, validation_names);
+  const auto* const train = find_split(top, training);
+  const auto* const validation = find_split(top, evaluation);
   const bool has_train = train != nullptr && train->second.has_folders;
-  const bool only_splits = std::ranges::all_of(top.children, [](const auto& child) {
-    return child.second.has_folders && is_one_of(child.first, validation_names);
-  });
+  const bool only_splits = std::ranges::all_of(
+      top.children, [](const auto& child) { return child.second.has_folders && is_evaluated(child.first); });
   const auto level = [&](const auto* child) { return level_of(pictures, joined(top.folder, child->first)); };
   std::vector<std::string> beside, classes_beside;
   for (const auto& child : top.children) {
     if (&child == train || &child == validation) continue;
     beside.push_back(child.first);
-    if (!is_one_of(child.first, validation_names)) classes_beside.push_back(child.first);
+    if (!is_evaluated(child.first)) classes_beside.push_back(child.first);
   }
   if (has_train) {
     refuse_classes_beside(top, train->first, validation != nullptr, classes_beside, root);
@@ -278,7 +278,7 @@ bool has_class_folders(const fs::path& path, OpenedFiles& files) {
     by_name.is_picture.push_back(is_image_name(tree->path(file)));
   const Pictures pictures{tree, std::make_shared<const PictureFiles>(std::move(by_name))};
   Level level = top_of(pictures);
-  const auto* const train = find_split(level, train_names);
+  const auto* const train = find_split(level, training);
   if (train == nullptr || !train->second.has_folders) return false;
   level = level_of(pictures, joined(level.folder, train->first));
   std::error_code ignored;
@@ -316,7 +316,7 @@ ImageFolderLayout find_images(const ImageFolderOptions& options) {
     others = pictures_at(options.validation, *options.files);
     root = options.validation;
     Level top = top_of(others);
-    const auto* const split = find_split(top, validation_names);
+    const auto* const split = find_split(top, evaluation);
     validation = split != nullptr ? level_of(others, joined(top.folder, split->first)) : std::move(top);
     found.only_validation = false;
     if (validation.children.empty() && validation.files.empty())
@@ -387,8 +387,7 @@ ImageFolderLayout find_images(const ImageFolderOptions& options) {
       "imagefolder {}: {} classes: {}; {} images to train on{}, {} to evaluate on ({}){}{}{}", options.path.native(),
       layout.classes.size(), some_of(layout.classes), layout.train.files.size(),
       train.folder.empty() ? "" : fmt::format(" ({})", train.folder), layout.validation.files.size(), evaluated,
-      found.only_validation ? no_others_to_train_on : "",
-      left_out.empty() ? "" : "; ", fmt::join(left_out, "; "));
+      found.only_validation ? no_others_to_train_on : "", left_out.empty() ? "" : "; ", fmt::join(left_out, "; "));
   return layout;
 }
 

@@ -115,6 +115,24 @@ TEST_CASE("boxes: damaged annotations of COCO are refused, and named") {
   CHECK_THROWS_AS(turned.of(0, "boxes"), DamagedSample);
 }
 
+TEST_CASE("boxes: corners in place of COCO's width and height are one error") {
+  const TemporaryFolder folder;
+  write_image(folder / "train/a.pgm", 40, 20);
+  const auto open = [&](const std::string& first, const std::string& second) {
+    write(folder / "train/_annotations.coco.json",
+          R"({"images": [{"id": 0, "file_name": "a.pgm", "width": 40, "height": 20}],
+              "categories": [{"id": 0, "name": "cat"}], "annotations": [)"
+          R"({"id": 0, "image_id": 0, "category_id": 0, "bbox": [)" +
+              first + R"(]},
+              {"id": 1, "image_id": 0, "category_id": 0, "bbox": [)" +
+              second + "]}]}");
+    write(folder / "val/_annotations.coco.json", R"({"images": [], "categories": [], "annotations": []})");
+    return Opened(folder.path(), Split::train).of(0, "boxes");
+  };
+  CHECK_THROWS_WITH_AS(open("10, 5, 35, 18", "20, 8, 40, 20"), doctest::Contains("right, bottom"), Error);
+  CHECK(open("10, 5, 25, 18", "20, 8, 10, 12").size() == 8);  // one reaches beyond, the other is no corner
+}
+
 TEST_CASE("boxes: YOLO's fractions of an image, images without a text, repeated lines") {
   const TemporaryFolder folder;
   write_image(folder / "images/train/a.pgm", 40, 20);

@@ -40,8 +40,9 @@ Values values_of(const std::string& name, const MaskColors& colors = {}) {
 }
 
 MaskReading reading(std::int64_t classes, const MaskValueOptions& options = {}, MaskSize size = MaskSize::same) {
-  return {
-      .labels = MaskLabels(options, {}, options.zero_label == ZeroLabel::ignored), .classes = classes, .size = size};
+  return {.labels = MaskLabels(options, {}, options.zero_label == ZeroLabel::ignored, classes),
+          .classes = classes,
+          .size = size};
 }
 
 Tensor labels_of(const MaskReading& how, const std::string& image, const std::string& mask) {
@@ -100,7 +101,9 @@ TEST_CASE("masks: formats that change values are refused") {
 }
 
 TEST_CASE("masks: ignored values hold the padding, zero_label moves classes down, data.map comes first") {
-  const auto labels = [](const MaskValueOptions& options, bool zero = false) { return MaskLabels(options, {}, zero); };
+  const auto labels = [](const MaskValueOptions& options, bool zero = false) {
+    return MaskLabels(options, {}, zero, 5);
+  };
   const MaskLabels plain = labels({}), zero = labels({}, true), both = labels(mapped({{"255", "1"}})),
                    others = labels(mapped({{"7", "0"}, {"8", "1"}, {"other", "ignore"}})),
                    several = labels({.ignore = "254,255"}), none = labels({.ignore = "none"});
@@ -121,11 +124,23 @@ TEST_CASE("masks: ignored values hold the padding, zero_label moves classes down
     CHECK(!refusal_of([&] { labels(wrong); }).empty());
 }
 
+TEST_CASE("masks: 255 is ignored as long as it is no class, 65535 always") {
+  const auto ignored = [](std::int64_t classes, bool zero, std::uint16_t value) {
+    return MaskLabels({}, {}, zero, classes)[value] == MaskLabels::ignored;
+  };
+  for (const std::int64_t classes : {0, 2, 255, 256, 1000}) {
+    CAPTURE(classes);
+    CHECK(ignored(classes, false, 255) == (classes < 256));
+    CHECK(ignored(classes, true, 255) == (classes < 255));
+    CHECK(ignored(classes, false, 65535));
+  }
+}
+
 TEST_CASE("masks: labels are u8, of more than 255 classes i64; a value of no class names pixel and causes") {
   const Tensor labels = labels_of(reading(5), "image.png", "grey.png");
   CHECK(labels.dtype() == DType::u8);
   CHECK(as_values(labels) == references("values.json")["grey.png"].get<Values>());
-  const Tensor wide = labels_of(reading(901, {.ignore = "65535"}), "image.png", "grey_16_bits.png");
+  const Tensor wide = labels_of(reading(901), "image.png", "grey_16_bits.png");
   CHECK(wide.dtype() == DType::i64);
   CHECK(as_values(wide) == references("values.json")["grey_16_bits.png"].get<Values>());
   const std::string message = refusal_of([] { labels_of(reading(4), "image.png", "grey.png"); });

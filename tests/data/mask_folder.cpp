@@ -251,6 +251,35 @@ TEST_CASE("mask_folder: masks of 0 and 255 alone suggest a map, which makes two 
   CHECK(labels_of(*train) == std::set<std::int64_t>{0, 1});
 }
 
+TEST_CASE("mask_folder: class 255 counts where masks have more classes") {
+  Files files;
+  std::string wide = "P5 7 5 65535\n";
+  for (int i = 0; i < 35; ++i) wide += {static_cast<char>(i % 2), static_cast<char>(i < 2 ? 255 : i)};
+  wide.replace(wide.size() - 2, 2, "\xff\xff");
+  for (const char* const name : {"a", "b"})
+    files.put("image.png", {fmt::format("images/{}.png", name)}).write(fmt::format("masks/{}.png", name), wide);
+  const auto train = open(files);
+  CHECK(train->info().classes.empty());
+  CHECK(find_field(train->info().fields, FieldKind::mask)->below == 512);
+  CHECK(labels_of(*train).contains(255));
+  CHECK(labels_of(*train).contains(65535));
+}
+
+TEST_CASE("mask_folder: images that EXIF turns without another size are told") {
+  Files files;
+  std::string image = test::read_file(source / "turned.jpg");
+  const std::size_t tag =
+      std::min(image.find(std::string("\x01\x12\0\3", 4)), image.find(std::string("\x12\1\3\0", 4)));
+  REQUIRE(tag != std::string::npos);
+  image[tag + 8] = image[tag] == 1 ? 0 : 3;
+  image[tag + 9] = image[tag] == 1 ? 3 : 0;
+  files.write("images/a.jpg", image).write("images/b.jpg", image);
+  std::string mask = "P5 5 7 255\n";
+  for (int i = 0; i < 35; ++i) mask += static_cast<char>(i % 2);
+  files.write("masks/a.png", mask).write("masks/b.png", mask);
+  check_says(open(files)->info().description, "data.exif");
+}
+
 TEST_CASE("mask_folder: masks follow their images into batches") {
   Files files;
   files.put("image.png", {"images/a.png", "images/b.png", "images/c.png"});

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
       const MaskReader header(file, read);
       if (header.height() * header.width() > 1 << 18) continue;  // a header is quickly said
       const MaskReading reading{
-          .labels = MaskLabels({}, {}, false), .colors = read, .classes = classes, .size = MaskSize::resize};
+          .labels = MaskLabels({}, {}, false, classes), .colors = read, .classes = classes, .size = MaskSize::resize};
       const Tensor labels =
           read_mask(reading, {reinterpret_cast<const std::uint8_t*>(image.data()), image.size()}, file,
                     [](const Shape& shape, DType dtype) { return Tensor::empty(shape, dtype, Device::cpu); });

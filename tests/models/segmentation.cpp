@@ -4,12 +4,14 @@
 #include "models/adapters.h"
 #include "models/registry.h"
 #include "models/task.h"
+#include "models/tasks/segmentation/segmentation_figures.h"
 #include "nn/freeze.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -139,6 +141,24 @@ TEST_CASE("segmentation: masks without a pixel that counts give a loss of 0 and 
     CHECK(done.loss == 0);
     for (const Tensor& gradient : done.gradients)
       if (gradient.defined()) CHECK(std::ranges::all_of(gradient.to_vector(), [](double value) { return value == 0; }));
+  }
+}
+
+TEST_CASE(
+    "segmentation: images without a pixel that counts are none of the worst, and figures of any number of classes") {
+  for (const std::int64_t count : {2, 300, 60000}) {
+    CAPTURE(count);
+    SegmentationFigures figures(count, 65535, {});
+    const std::vector<double> predicted{0, 1, 0, 0, 1, 1},
+        labels{0, static_cast<double>(count - 1), 65535, 65535, 65535, 1};
+    figures.add(Tensor::from(std::span<const double>(predicted), {3, 1, 2}, DType::i32),
+                Tensor::from(std::span<const double>(labels), {3, 1, 2}, DType::i64));
+    CHECK(figures.samples() == 3);
+    CHECK(figures.worst() == Numbers{0, 2});
+    const nlohmann::ordered_json json = figures.json([](std::int64_t i) { return std::to_string(i); });
+    CHECK(json.at("pixel_accuracy").get<double>() == doctest::Approx(count == 2 ? 1 : 2.0 / 3));
+    CHECK(json.at("per_class").at(1).at("pixels") == (count == 2 ? 2 : 1));
+    CHECK(json.contains("confusion") == (count == 2));
   }
 }
 

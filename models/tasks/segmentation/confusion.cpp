@@ -48,7 +48,10 @@ void Confusion::add(const Tensor& predictions, const Tensor& labels, std::int64_
       const auto at = static_cast<std::int64_t>(predicted[i]);
       expect(of >= 0 && of < classes_ && at >= 0 && at < classes_, "a pixel of class {} was predicted as {} of {}", of,
              at, classes_);
-      ++counts_[static_cast<std::size_t>(of * classes_ + at)];
+      if (of == at) ++counts_[static_cast<std::size_t>(at)];
+      ++counts_[static_cast<std::size_t>(classes_ + of)];
+      ++counts_[static_cast<std::size_t>(2 * classes_ + at)];
+      if (has_matrix()) ++counts_[static_cast<std::size_t>((3 + of) * classes_ + at)];
     }
   };
   const auto with_labels = [&](const auto* predicted) {
@@ -71,17 +74,9 @@ void Confusion::add(const std::vector<double>& numbers) {
   for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += static_cast<std::int64_t>(numbers[i]);
 }
 
-std::int64_t Confusion::pixels() const { return std::reduce(counts_.begin(), counts_.end()); }
-
-std::int64_t Confusion::labelled(std::int64_t c) const {
-  const auto row = counts_.begin() + c * classes_;
+std::int64_t Confusion::pixels() const {
+  const auto row = counts_.begin() + classes_;
   return std::reduce(row, row + classes_);
-}
-
-std::int64_t Confusion::predicted(std::int64_t c) const {
-  std::int64_t sum = 0;
-  for (std::int64_t label = 0; label < classes_; ++label) sum += count(label, c);
-  return sum;
 }
 
 std::optional<double> Confusion::iou(std::int64_t c) const {

@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::int64_t most_in_matrix = 100;  // classes
-constexpr std::size_t most_listed = 20;       // images
+constexpr std::size_t most_listed = 20;  // images
+constexpr double uncounted = -1;         // of an image without pixels that count
 
 ordered_json number_or_null(const std::optional<double>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
@@ -25,7 +25,7 @@ void SegmentationFigures::add(const Tensor& predictions, const Tensor& labels) {
   for (std::int64_t i = 0; i < labels.shape().front(); ++i) {
     Confusion one(all_.classes());
     one.add(predictions.leading(i, i + 1), labels.leading(i, i + 1), ignored_);
-    of_images_.push_back(one.mean_iou());
+    of_images_.push_back(one.pixels() > 0 ? one.mean_iou() : uncounted);
     all_.add(one);
   }
   batches_.push_back(labels.shape().front());
@@ -51,9 +51,11 @@ void SegmentationFigures::gather(Communicator& ranks) {
 }
 
 std::vector<std::int64_t> SegmentationFigures::worst() const {
+  const auto iou = [&](std::int64_t i) { return of_images_[static_cast<std::size_t>(i)]; };
   std::vector<std::int64_t> order(of_images_.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](std::int64_t i) { return of_images_[static_cast<std::size_t>(i)]; });
+  std::erase_if(order, [&](std::int64_t i) { return iou(i) == uncounted; });
+  std::ranges::stable_sort(order, {}, iou);
   order.resize(std::min(order.size(), most_listed));
   return order;
 }
@@ -70,7 +72,7 @@ ordered_json SegmentationFigures::json(const SampleName& origin) const {
                          {"pixels", all_.labelled(c)},
                          {"iou", number_or_null(all_.iou(c))},
                          {"accuracy", number_or_null(all_.accuracy(c))}});
-  if (all_.classes() <= most_in_matrix) {
+  if (all_.has_matrix()) {
     ordered_json& matrix = json["confusion"] = ordered_json::array();
     for (std::int64_t c = 0; c < all_.classes(); ++c) {
       std::vector<std::int64_t> row;

@@ -22,7 +22,7 @@ class SegmentationFigures final : public Figures {
   void add(const Tensor& predictions, const Tensor& labels) override;
   void gather(Communicator& ranks) override;
   std::int64_t samples() const override { return static_cast<std::int64_t>(of_images_.size()); }
-  /// Up to 20 images, the least mean IoU of their own classes first.
+  /// Up to 20 images, the least mean IoU of their own classes first; none without pixels that count.
   std::vector<std::int64_t> worst() const override;
 
   /// `miou`, `pixel_accuracy`, `mean_accuracy`, `per_class` (`iou` null: not present), `confusion` (shares of pixels of
@@ -37,7 +37,7 @@ class SegmentationFigures final : public Figures {
   Confusion all_;
   std::int64_t ignored_;
   std::vector<std::string> names_;
-  std::vector<double> of_images_;      // mean IoU of each
+  std::vector<double> of_images_;      // mean IoU of each; -1: no pixel of it counts
   std::vector<std::int64_t> batches_;  // images of each
 };
 

@@ -50,30 +50,36 @@ void add_unknown_key(const Section& section, const std::string& choice, const Tr
                        entry.key, known);
 }
 
-void read_section(const Section& section, const Tree& node, Configuration& configuration, Problems& problems) {
-  const auto name_of = [&](const TreeEntry& entry) { return fmt::format("{}.{}", section.name, entry.key); };
+std::string name_of(const Section& section, const TreeEntry& entry) {
+  return fmt::format("{}.{}", section.name, entry.key);
+}
+
+/// Reads the keys that a section always has, and returns the others.
+std::vector<const TreeEntry*> read_fields(const Section& section, const Tree& node, Configuration& configuration,
+                                          Problems& problems) {
   std::vector<const TreeEntry*> others;
   for (const TreeEntry& entry : node.entries) {
     if (const Field* const field = section.find(entry.key))
-      read_field(*field, name_of(entry), entry.value, &configuration, problems);
+      read_field(*field, name_of(section, entry), entry.value, &configuration, problems);
     else
       others.push_back(&entry);
   }
-  if (section.name == "model") {
-    read_model_name(configuration, node, problems);
-    configuration.model.options = read_model_options(others, problems);
-    return;
-  }
+  return others;
+}
+
+/// Reads the options of what a section chooses.
+void read_chosen(const Section& section, const std::vector<const TreeEntry*>& entries, Configuration& configuration,
+                 Problems& problems) {
   const std::string choice = section.chosen(configuration);
   Options options = section.options(choice);
-  for (const TreeEntry* const entry : others) {
+  for (const TreeEntry* const entry : entries) {
     const Field* const field = options.find(entry->key);
     if (field == nullptr) {
       add_unknown_key(section, choice, *entry, problems);
       continue;
     }
     const std::size_t before = problems.count();
-    read_field(*field, name_of(*entry), entry->value, options.object(), problems);
+    read_field(*field, name_of(section, *entry), entry->value, options.object(), problems);
     if (problems.count() == before) section.given(configuration).insert_or_assign(entry->key, options.write(*field));
   }
 }
@@ -413,12 +419,21 @@ Experiment from_tree(Tree root, Problems& problems, const Evaluated* evaluated,
   experiment.data.source.files = std::move(opened);
   recognize_data(root, experiment.data.source.files);
   imply_policy(root);
+  std::vector<const TreeEntry*> of_the_task;  // the model says which one it is, unless task.name does
   for (const TreeEntry& entry : root.entries) {
     const Section* const section = find_section(entry.key);
     if (section == nullptr) {
       problems.add_unknown(entry.where, "section", entry.key, section_names());
     } else if (entry.value.kind == Tree::Kind::map) {
-      read_section(*section, entry.value, experiment, problems);
+      const std::vector<const TreeEntry*> others = read_fields(*section, entry.value, experiment, problems);
+      if (section->name == "model") {
+        read_model_name(experiment, entry.value, problems);
+        experiment.model.options = read_model_options(others, problems);
+      } else if (section->name == "task") {
+        of_the_task = others;
+      } else {
+        read_chosen(*section, others, experiment, problems);
+      }
     } else if (entry.value.kind != Tree::Kind::null && entry.value.kind != Tree::Kind::invalid) {
       const bool is_choice = section->find("name") != nullptr && entry.value.kind == Tree::Kind::scalar;
       problems.add(entry.value.where,
@@ -426,7 +441,8 @@ Experiment from_tree(Tree root, Problems& problems, const Evaluated* evaluated,
                                is_choice ? fmt::format("; a name is {}.name={}", entry.key, entry.value.text) : ""));
     }
   }
-  change_paths(experiment, [](const std::string& path) { return expand_home(path).string(); });
+  const auto expand = [](const std::string& path) { return expand_home(path).string(); };
+  change_paths(experiment, expand);
   experiment.weights = experiment.model.from;
   const std::size_t others = problems.count();
   const std::optional<ModelFolder> folder = take_model(experiment, root, problems);
@@ -438,11 +454,15 @@ Experiment from_tree(Tree root, Problems& problems, const Evaluated* evaluated,
     problems.add(model == nullptr ? root.where : model->where,
                  experiment.model.from.empty() ? "expected model.name: `lacuna models` lists the names"
                                                : no_model_in(experiment.model.from));
-  const bool readable = problems.empty();
   if (!experiment.model.name.empty()) {
     take_channels(model, experiment);
     experiment.architecture = describe_model(experiment.model.name, hyper_parameters_of(experiment));
     take_usual(root, experiment);
+  }
+  read_chosen(*find_section("task"), of_the_task, experiment, problems);
+  change_paths(experiment, expand);  // the task's
+  const bool readable = problems.empty();
+  if (!experiment.model.name.empty()) {
     take_images(experiment, root, folder ? folder->images : ImagePreparation(), channels_of(experiment.architecture));
     check_model(experiment, root, problems);
     if (folder) {

@@ -165,6 +165,15 @@ TEST_CASE("configuration: a task is chosen by name, with its settings, and fits 
                          {"task: {name: regression}", "a.yaml:2:8", "task regression|f32|shapes|i64"}});
 }
 
+TEST_CASE("configuration: the settings of a task that is not named are those of the model's") {
+  const std::vector<std::string> words{"model.name=linear_segmenter", "model.backbone={name: vit, depth: 1}",
+                                       "data.name=shape_masks", "task.dice=0.5"};
+  const Experiment configuration = parse_configuration("", "a.yaml", words);
+  CHECK(configuration.task.name == "segmentation");
+  CHECK(configuration.task.options.at("dice").text == "0.5");
+  check_refusals(model, {{"task: {dice: 0.5}", "a.yaml:2:8", "segmentation|classification"}});
+}
+
 TEST_CASE("configuration: what is no plain YAML is refused") {
   CHECK(refusal("model: [\n").starts_with("a.yaml:2:1: this is no YAML: "));
   check_refusals("", {

@@ -159,10 +159,13 @@ class Bert::Layer final : public Module {
                                              .stream = attention_dropout_.mask_stream(),
                                              .positions = positions_},
                            query_.forward(x, {}, rows), std::move(k), std::move(v));
-    mixed = output_dropout_.forward(attention_output_.forward(std::move(mixed), {}, rows), rows);
-    x = attention_norm_.forward(apply(Add{}, std::move(x), std::move(mixed)));
-    Variable hidden = fc2_.forward(nn::activate(activation_, fc1_.forward(x, {}, rows)), {}, rows);
-    return output_norm_.forward(apply(Add{}, std::move(x), dropout_.forward(std::move(hidden), rows)));
+    x = attention_norm_.forward(add_branch(
+        std::move(x), output_dropout_,
+        [&](Variable to) { return attention_output_.forward(std::move(mixed), {}, rows, std::move(to)); }, rows));
+    Variable hidden = nn::activate(activation_, fc1_.forward(x, {}, rows));
+    return output_norm_.forward(add_branch(
+        std::move(x), dropout_, [&](Variable to) { return fc2_.forward(std::move(hidden), {}, rows, std::move(to)); },
+        rows));
   }
 
   std::int64_t heads_, positions_;

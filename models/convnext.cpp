@@ -79,8 +79,9 @@ class Block final : public Module {
     return run_region(*this, std::move(x), [this](Variable in) {
       const Scope scope(*this);
       Variable h = norm_.forward(convolution_.forward(in));
-      h = mlp_.forward(std::move(h), scale_ ? scale_->variable() : Variable());
-      return std::move(in) + drop_path_.forward(std::move(h));
+      return add_branch(std::move(in), drop_path_, [&](Variable to) {
+        return mlp_.forward(std::move(h), scale_ ? scale_->variable() : Variable(), std::move(to));
+      });
     });
   }
 

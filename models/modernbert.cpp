@@ -179,10 +179,12 @@ class ModernBert::Layer final : public Module {
                                              .stream = attention_dropout_.mask_stream(),
                                              .positions = positions_},
                            std::move(q), std::move(k), std::move(v));
-    x = std::move(x) + output_dropout_.forward(attention_output_.forward(std::move(mixed), {}, rows), rows);
+    x = add_branch(
+        std::move(x), output_dropout_,
+        [&](Variable to) { return attention_output_.forward(std::move(mixed), {}, rows, std::move(to)); }, rows);
     Variable hidden =
         apply(GatedActivation{.curve = curve_}, gate_up_.forward(mlp_norm_.forward(x), {}, rows), Variable());
-    return std::move(x) + down_.forward(mlp_dropout_.forward(std::move(hidden), rows), {}, rows);
+    return down_.forward(mlp_dropout_.forward(std::move(hidden), rows), {}, rows, std::move(x));
   }
 
   std::int64_t heads_, positions_, window_;

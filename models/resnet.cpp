@@ -105,7 +105,7 @@ class ResNet::Block final : public Module {
       x = apply(AvgPool2d{.count_include_pad = false, .ceil_mode = true, .height = x.shape()[1], .width = x.shape()[2]},
                 std::move(x));
     if (shortcut_) x = shortcut_norm_->forward(shortcut_->forward(std::move(x)));
-    if (drop_path_.rate() == 0 || !training()) return layers_.back()->norm.forward_add_relu(std::move(h), std::move(x));
+    if (drop_path_.current_rate() == 0) return layers_.back()->norm.forward_add_relu(std::move(h), std::move(x));
     h = drop_path_.forward(layers_.back()->norm.forward(std::move(h)));
     return apply(Relu{}, apply(Add{}, std::move(h), std::move(x)));
   }

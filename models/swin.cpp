@@ -82,10 +82,18 @@ class SwinTransformer::Block final : public Module {
   }
   Variable transform(Variable x) const {
     const Scope scope(*this);
-    Variable mixed = norms_behind_ ? norm1_.forward(attention_->forward(x)) : attention_->forward(norm1_.forward(x));
-    x = apply(Add{}, std::move(x), drop_path1_.forward(std::move(mixed)));
-    Variable transformed = norms_behind_ ? norm2_.forward(mlp_.forward(x)) : mlp_.forward(norm2_.forward(x));
-    return apply(Add{}, std::move(x), drop_path2_.forward(std::move(transformed)));
+    if (norms_behind_) {
+      Variable mixed = drop_path1_.forward(norm1_.forward(attention_->forward(x)));
+      x = std::move(x) + std::move(mixed);
+      Variable transformed = drop_path2_.forward(norm2_.forward(mlp_.forward(x)));
+      return std::move(x) + std::move(transformed);
+    }
+    Variable h = norm1_.forward(x);
+    x = add_branch(std::move(x), drop_path1_,
+                   [&](Variable to) { return attention_->forward(std::move(h), std::move(to)); });
+    h = norm2_.forward(x);
+    return add_branch(std::move(x), drop_path2_,
+                      [&](Variable to) { return mlp_.forward(std::move(h), {}, std::move(to)); });
   }
 
   bool norms_behind_;

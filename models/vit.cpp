@@ -84,12 +84,14 @@ class VisionTransformer::Block final : public Module {
   static Variable of(const std::optional<Parameter>& scale) { return scale ? scale->variable() : Variable(); }
   Variable transform(Variable x, std::int64_t tokens) const {
     const Scope scope(*this);
-    const nn::AttentionInputs inputs{.queries = tokens, .scale = of(scale1_)};
-    Variable mixed = drop_path1_.forward(attention_.forward(norm1_.forward(x), inputs));
+    Variable h = norm1_.forward(x);
     if (tokens != 0) x = first_tokens(std::move(x), tokens);
-    x = apply(Add{}, std::move(x), std::move(mixed));
-    Variable transformed = drop_path2_.forward(mlp_.forward(norm2_.forward(x), of(scale2_)));
-    return apply(Add{}, std::move(x), std::move(transformed));
+    x = add_branch(std::move(x), drop_path1_, [&](Variable to) {
+      return attention_.forward(std::move(h), {.queries = tokens, .scale = of(scale1_), .residual = std::move(to)});
+    });
+    h = norm2_.forward(x);
+    return add_branch(std::move(x), drop_path2_,
+                      [&](Variable to) { return mlp_.forward(std::move(h), of(scale2_), std::move(to)); });
   }
 
   nn::LayerNorm norm1_;

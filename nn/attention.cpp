@@ -48,20 +48,21 @@ Variable Attention::chain(Variable qkv, std::int64_t queries) const {
   return apply(MergeHeads{.heads = heads_}, std::move(mixed));  // [B, n, width]
 }
 
-Variable Attention::forward(Variable x, const AttentionInputs& inputs) const {
+Variable Attention::forward(Variable x, AttentionInputs inputs) const {
   expect(form_ == AttentionForm::fused || !(inputs.bias.defined() || inputs.key_lengths.defined()),
          "{}: a bias or key lengths need the fused form of attention", path());
-  std::vector<Variable> read{std::move(x)};
-  if (inputs.bias.defined()) read.push_back(inputs.bias);
+  std::vector<Variable> read{std::move(x), std::move(inputs.bias), std::move(inputs.residual)};
   return run_region(
       *this, std::move(read),
       [this, queries = inputs.queries, lengths = inputs.key_lengths, scale = inputs.scale](std::vector<Variable> in) {
         const Scope scope(*this);
         Variable qkv = qkv_.forward(std::move(in[0]));  // [B, L, 3 · width]
-        Variable bias = in.size() > 1 ? std::move(in[1]) : Variable();
-        Variable mixed = form_ == AttentionForm::chain ? chain(std::move(qkv), queries)
-                                                       : fused(std::move(qkv), {queries, std::move(bias), lengths, {}});
-        return projection_dropout_.forward(projection_.forward(std::move(mixed), scale));
+        Variable mixed =
+            form_ == AttentionForm::chain
+                ? chain(std::move(qkv), queries)
+                : fused(std::move(qkv), {.queries = queries, .bias = std::move(in[1]), .key_lengths = lengths});
+        return add_branch(std::move(in[2]), projection_dropout_,
+                          [&](Variable to) { return projection_.forward(std::move(mixed), scale, {}, std::move(to)); });
       });
 }
 

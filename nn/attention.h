@@ -27,6 +27,7 @@ struct AttentionInputs {
   Variable bias{};           // added to the scores: [W, heads or 1, n or 1, L], see lacuna::Attention
   Variable key_lengths{};    // i64 [B]: keys at or beyond it are masked
   Variable scale{};          // [width]; multiplies the result
+  Variable residual{};       // [B, n, width]; added to it
 };
 
 /// timm's attention layer: `qkv` projects x [B, L, width] to q | k | v, `proj` projects the attention output.
@@ -36,7 +37,7 @@ class Attention : public Module {
   Attention(Module& parent, std::string_view name, std::int64_t width, const AttentionOptions& options);
 
   /// Maps x [B, L, width] to [B, n, width]. Bias and key lengths require the fused form.
-  Variable forward(Variable x, const AttentionInputs& inputs = {}) const;
+  Variable forward(Variable x, AttentionInputs inputs = {}) const;
 
  private:
   Variable fused(Variable qkv, const AttentionInputs& inputs) const;

@@ -12,7 +12,7 @@ Variable Dropout::forward(Variable x, const SequencesPtr& sequences) const {
 }
 
 Variable DropPath::forward(Variable x) const {
-  if (rate_ == 0 || !training()) return x;
+  if (current_rate() == 0) return x;
   const Scope scope(*this);
   return apply(lacuna::DropPath{.p = rate_, .stream = stream("mask")}, std::move(x));
 }

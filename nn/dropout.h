@@ -2,6 +2,7 @@
 // at two places has two layers.
 #pragma once
 
+#include "nn/functional.h"
 #include "nn/module.h"
 #include "ops/shapes/sequences.h"
 
@@ -42,10 +43,21 @@ class DropPath : public Module {
  public:
   DropPath(Module& parent, std::string_view name, double rate) : Module(parent, name), rate_(rate) {}
   Variable forward(Variable x) const;
-  double rate() const { return rate_; }
+  /// The rate in training; 0 in evaluation.
+  double current_rate() const { return training() ? rate_ : 0; }
 
  private:
   double rate_;
 };
+
+/// residual + drop(branch({})), with `drop` a Dropout or DropPath. While it drops nothing this is branch(residual): the
+/// branch adds the residual in its last linear layer. An undefined residual is not added.
+/// `sequences`: as in Dropout::forward.
+template <class Drop, class Branch, class... Sequences>
+Variable add_branch(Variable residual, const Drop& drop, const Branch& branch, const Sequences&... sequences) {
+  if (drop.current_rate() == 0) return branch(std::move(residual));
+  Variable y = drop.forward(branch(Variable()), sequences...);
+  return residual.defined() ? std::move(residual) + std::move(y) : y;
+}
 
 }  // namespace lacuna::nn

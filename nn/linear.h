@@ -28,8 +28,9 @@ class Linear final : public Adaptable {
  public:
   Linear(Module& parent, std::string_view name, std::int64_t in, std::int64_t out, const LinearOptions& options = {});
   /// `scale` [out], if given, multiplies y: layer scale (ops/products/scaled_linear.h). `sequences`: the sequences of
-  /// packed tokens x [1, T, in], for an adapter's dropout; null: axis 0 of x is the batch.
-  Variable forward(Variable x, Variable scale = {}, const SequencesPtr& sequences = {}) const;
+  /// packed tokens x [1, T, in], for an adapter's dropout; null: axis 0 of x is the batch. `residual` [..., out], if
+  /// given, is added to y.
+  Variable forward(Variable x, Variable scale = {}, const SequencesPtr& sequences = {}, Variable residual = {}) const;
   std::int64_t in() const { return weight_.shape()[1]; }
   std::int64_t out() const { return weight_.shape()[0]; }
   const Parameter& weight() const override { return weight_; }

@@ -35,10 +35,13 @@ Variable Mlp::hidden(Variable x) const {
   return gated_ ? apply(GatedActivation{}, std::move(x), Variable()) : activate(activation_, std::move(x));
 }
 
-Variable Mlp::forward(Variable x, Variable scale) const {
-  return run_region(*this, std::move(x), [this, scale = std::move(scale)](Variable in) {
+Variable Mlp::forward(Variable x, Variable scale, Variable residual) const {
+  std::vector<Variable> read{std::move(x), std::move(residual)};
+  return run_region(*this, std::move(read), [this, scale = std::move(scale)](std::vector<Variable> in) {
     const Scope scope(*this);
-    return dropout2_.forward(fc2_.forward(dropout1_.forward(hidden(std::move(in))), scale));
+    return add_branch(std::move(in[1]), dropout2_, [&](Variable to) {
+      return fc2_.forward(dropout1_.forward(hidden(std::move(in[0]))), scale, {}, std::move(to));
+    });
   });
 }
 

@@ -28,8 +28,8 @@ struct MlpOptions {
 class Mlp : public Module {
  public:
   Mlp(Module& parent, std::string_view name, std::int64_t width, std::int64_t hidden, const MlpOptions& options);
-  /// `scale` [width], if given, multiplies the result.
-  Variable forward(Variable x, Variable scale = {}) const;
+  /// `scale` [width], if given, multiplies the result; then `residual` [..., width], if given, is added.
+  Variable forward(Variable x, Variable scale = {}, Variable residual = {}) const;
 
  private:
   Variable hidden(Variable x) const;

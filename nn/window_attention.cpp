@@ -34,9 +34,9 @@ Tensor log_coordinates(const WindowAttentionOptions& options, DType dtype, Devic
 
 }  // namespace
 
-Variable WindowAttention::forward(Variable x) const {
+Variable WindowAttention::forward(Variable x, Variable residual) const {
   const Scope scope(*this);
-  return mix(std::move(x));
+  return mix(std::move(x), std::move(residual));
 }
 
 Variable WindowAttention::attend(Variable qkv, Variable table, Variable pad, Variable logit_scale) const {
@@ -62,9 +62,10 @@ TableWindowAttention::TableWindowAttention(Module& parent, std::string_view name
   table_.exclude_from_decay();
 }
 
-Variable TableWindowAttention::mix(Variable x) const {
+Variable TableWindowAttention::mix(Variable x, Variable residual) const {
   Variable mixed = attend(qkv_.forward(std::move(x)), table_.variable(), qkv_.bias());
-  return projection_dropout_.forward(projection_.forward(std::move(mixed)));
+  return add_branch(std::move(residual), projection_dropout_,
+                    [&](Variable to) { return projection_.forward(std::move(mixed), {}, {}, std::move(to)); });
 }
 
 CosineWindowAttention::CosineWindowAttention(Module& parent, std::string_view name, std::int64_t channels,
@@ -90,7 +91,7 @@ Variable CosineWindowAttention::table() const {
   return 16 * sigmoid(biases_.forward(relu(hidden_.forward(std::move(coordinates)))));
 }
 
-Variable CosineWindowAttention::mix(Variable x) const {
+Variable CosineWindowAttention::mix(Variable x, Variable residual) const {
   Variable bias;  // biases of q | k | v; k has none
   if (q_bias_) {
     const Tensor zeros = Tensor::zeros(q_bias_->shape(), q_bias_->tensor().dtype(), context().device);
@@ -99,7 +100,8 @@ Variable CosineWindowAttention::mix(Variable x) const {
   Variable qkv = apply(lacuna::Linear{}, std::move(x), qkv_.variable(), bias);
   Variable scale = logit_scale_.variable().reshape({options().heads});
   Variable mixed = attend(std::move(qkv), table(), std::move(bias), std::move(scale));
-  return projection_dropout_.forward(projection_.forward(std::move(mixed)));
+  return add_branch(std::move(residual), projection_dropout_,
+                    [&](Variable to) { return projection_.forward(std::move(mixed), {}, {}, std::move(to)); });
 }
 
 }  // namespace lacuna::nn

@@ -22,8 +22,8 @@ struct WindowAttentionOptions {
 
 class WindowAttention : public Module {
  public:
-  /// Maps x [B, height · width, channels] to the same shape.
-  Variable forward(Variable x) const;
+  /// Maps x [B, height · width, channels] to the same shape. `residual`, if given, is added.
+  Variable forward(Variable x, Variable residual = {}) const;
 
  protected:
   WindowAttention(Module& parent, std::string_view name, const WindowAttentionOptions& options)
@@ -34,7 +34,7 @@ class WindowAttention : public Module {
   const WindowAttentionOptions& options() const { return options_; }
 
  private:
-  virtual Variable mix(Variable x) const = 0;
+  virtual Variable mix(Variable x, Variable residual) const = 0;
   WindowAttentionOptions options_;
 };
 
@@ -45,7 +45,7 @@ class TableWindowAttention final : public WindowAttention {
                        const WindowAttentionOptions& options);
 
  private:
-  Variable mix(Variable x) const override;
+  Variable mix(Variable x, Variable residual) const override;
 
   Parameter table_;
   Linear qkv_, projection_;
@@ -60,7 +60,7 @@ class CosineWindowAttention final : public WindowAttention {
                         const WindowAttentionOptions& options);
 
  private:
-  Variable mix(Variable x) const override;
+  Variable mix(Variable x, Variable residual) const override;
   /// The bias table 16 · σ(cpb_mlp(coordinates)), [(2·wh − 1)(2·ww − 1), heads].
   Variable table() const;
 

@@ -154,13 +154,15 @@ class Decoder::Layer final : public Module {
     if (options_.block == Block::parallel || options_.block == Block::parallel_two_norms) {
       Variable n = before_attention_->forward(x);
       Variable beside = before_mlp_ ? before_mlp_->forward(x) : n;
-      Variable attended = attention(std::move(n), layout);
-      return std::move(x) + (std::move(attended) + mlp(std::move(beside), layout));
+      Variable attended = attention(std::move(n), layout, {});
+      return std::move(x) + mlp(std::move(beside), layout, std::move(attended));
     }
-    Variable attended = attention(normed(before_attention_, x), layout);
-    x = std::move(x) + normed(behind_attention_, std::move(attended));
-    Variable hidden = mlp(normed(before_mlp_, x), layout);
-    return std::move(x) + normed(behind_mlp_, std::move(hidden));
+    Variable h = normed(before_attention_, x);
+    x = behind_attention_ ? std::move(x) + behind_attention_->forward(attention(std::move(h), layout, {}))
+                          : attention(std::move(h), layout, std::move(x));
+    h = normed(before_mlp_, x);
+    return behind_mlp_ ? std::move(x) + behind_mlp_->forward(mlp(std::move(h), layout, {}))
+                       : mlp(std::move(h), layout, std::move(x));
   }
 
   struct Projected {
@@ -185,7 +187,8 @@ class Decoder::Layer final : public Module {
     return {part(0, shared), part(shared, shared + 1), part(shared + 1, shared + 2)};
   }
 
-  Variable attention(Variable x, const Layout& layout) const {
+  /// Attention and its projection, plus `residual` if given.
+  Variable attention(Variable x, const Layout& layout, Variable residual) const {
     Projected made = project(std::move(x), layout);
     const auto prepared = [&](Variable one, const std::unique_ptr<Norm>& norm, std::int64_t heads) {
       if (!options_.rotates(number_)) return norm ? norm->forward_parts(std::move(one)) : one;
@@ -217,10 +220,14 @@ class Decoder::Layer final : public Module {
                                            .stream = attention_dropout_.mask_stream(),
                                            .positions = options_.positions_count},
                            std::move(q), std::move(k), std::move(v));
-    return attention_end_dropout_.forward(o_->forward(std::move(mixed), {}, layout.sequences), layout.sequences);
+    const SequencesPtr& rows = layout.sequences;
+    return add_branch(
+        std::move(residual), attention_end_dropout_,
+        [&](Variable to) { return o_->forward(std::move(mixed), {}, rows, std::move(to)); }, rows);
   }
 
-  Variable mlp(Variable x, const Layout& layout) const {
+  /// The perceptron, plus `residual` if given.
+  Variable mlp(Variable x, const Layout& layout, Variable residual) const {
     const SequencesPtr& rows = layout.sequences;
     Variable hidden;
     if (options_.mlp == DecoderOptions::Mlp::plain) {
@@ -239,7 +246,9 @@ class Decoder::Layer final : public Module {
       Variable up = gate_ ? up_->forward(std::move(x), {}, rows) : Variable();
       hidden = apply(activation, std::move(gate), std::move(up));
     }
-    return mlp_dropout_.forward(down_->forward(std::move(hidden), {}, rows), rows);
+    return add_branch(
+        std::move(residual), mlp_dropout_,
+        [&](Variable to) { return down_->forward(std::move(hidden), {}, rows, std::move(to)); }, rows);
   }
 
   DecoderOptions options_;

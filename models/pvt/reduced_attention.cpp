@@ -118,7 +118,7 @@ Variable PvtBlock::forward(Variable x, std::int64_t height, std::int64_t width) 
                     [this, height, width](Variable in) { return transform(std::move(in), height, width); });
 }
 
-Variable PvtBlock::attend(Variable x, std::int64_t height, std::int64_t width) const {
+Variable PvtBlock::attend(Variable x, std::int64_t height, std::int64_t width, Variable residual) const {
   const std::int64_t batch = x.shape()[0], channels = x.shape()[2];
   Variable q = q_.forward(x);
   if (reduction_) {
@@ -137,25 +137,26 @@ Variable PvtBlock::attend(Variable x, std::int64_t height, std::int64_t width) c
   Variable mixed = attention(
       std::move(q), std::move(k), std::move(v),
       {.heads = heads_, .dropout = training() ? attention_dropout_ : 0, .stream = stream("attention_dropout")});
-  return projection_dropout_.forward(projection_.forward(std::move(mixed)));
+  return add_branch(std::move(residual), projection_dropout_,
+                    [&](Variable to) { return projection_.forward(std::move(mixed), {}, {}, std::move(to)); });
 }
 
 Variable PvtBlock::transform(Variable x, std::int64_t height, std::int64_t width) const {
   const Scope scope(*this);
-  Variable mixed = drop_path1_.forward(attend(norm1_.forward(x), height, width));
-  x = std::move(x) + std::move(mixed);
-  Variable h = norm2_.forward(x);
-  if (mlp_) {
-    h = mlp_->forward(std::move(h));
-  } else {
+  Variable h = norm1_.forward(x);
+  x = add_branch(std::move(x), drop_path1_,
+                 [&](Variable to) { return attend(std::move(h), height, width, std::move(to)); });
+  h = norm2_.forward(x);
+  return add_branch(std::move(x), drop_path2_, [&](Variable to) {
+    if (mlp_) return mlp_->forward(std::move(h), {}, std::move(to));
     h = fc1_->forward(std::move(h));
     const Shape shape = h.shape();  // [B, height · width, hidden]
     if (pools_) h = relu(std::move(h));
     h = mixing_->forward(h.reshape({shape[0], height, width, shape[2]})).reshape(shape);
-    h = fc2_->forward(mlp_dropout1_.forward(gelu(std::move(h))));
-    h = mlp_dropout2_.forward(std::move(h));
-  }
-  return std::move(x) + drop_path2_.forward(std::move(h));
+    h = mlp_dropout1_.forward(gelu(std::move(h)));
+    return add_branch(std::move(to), mlp_dropout2_,
+                      [&](Variable onto) { return fc2_->forward(std::move(h), {}, {}, std::move(onto)); });
+  });
 }
 
 }  // namespace lacuna

@@ -43,7 +43,8 @@ class PvtBlock final : public Module {
   Variable forward(Variable x, std::int64_t height, std::int64_t width) const;
 
  private:
-  Variable attend(Variable x, std::int64_t height, std::int64_t width) const;
+  /// Attention and its projection, plus `residual`.
+  Variable attend(Variable x, std::int64_t height, std::int64_t width, Variable residual) const;
   Variable transform(Variable x, std::int64_t height, std::int64_t width) const;
 
   std::int64_t heads_;

@@ -1,6 +1,7 @@
 #include "ops/products/gemm.h"
 
 #include "core/coded/codec.h"
+#include "ops/arithmetic/arithmetic_kernels.h"
 #include "ops/row_blocks.h"
 
 #include <algorithm>
@@ -8,7 +9,8 @@
 namespace lacuna {
 namespace {
 
-void check(const Matrix& a, const Matrix& b, const Matrix& c, const Tensor& bias) {
+void check(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
+  const auto& [alpha, add, bias, addend] = options;
   expect(a.height() == c.rows && a.width() == b.height() && b.width() == c.columns && !c.transposed,
          "gemm: [{}, {}] by [{}, {}] does not give [{}, {}]", a.height(), a.width(), b.height(), b.width(), c.rows,
          c.columns);
@@ -21,6 +23,9 @@ void check(const Matrix& a, const Matrix& b, const Matrix& c, const Tensor& bias
          b.width());
   expect(!bias.defined() || bias.count() == c.columns, "gemm: expected a bias of {} elements, got {}", c.columns,
          bias.defined() ? bias.count() : 0);
+  expect(!addend.defined() || (!add && addend.dtype() == c.tensor.dtype() && addend.count() == c.tensor.count() &&
+                               c.rows * c.columns == c.tensor.count()),
+         "gemm: expected an addend of all elements of the result, which nothing else is added to");
 }
 
 /// A product with a weight in few bits. Columns of c are computed block by block, each from a decoded block of the
@@ -78,14 +83,17 @@ Matrix Matrix::item(std::int64_t index, std::int64_t count) const {
 }
 
 void gemm(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
-  check(a, b, c, options.bias);
+  check(a, b, c, options);
   if (c.rows == 0 || c.columns == 0) return;
   if (b.tensor.is_coded() && b.tensor.format().code == WeightCode::bf16 && a.tensor.dtype() == DType::bf16) {
     Matrix plain = b;
     plain.tensor = b.tensor.as_bf16();
     gemm_kernel(c.tensor.device(), a, plain, c, options);
   } else if (b.tensor.is_coded()) {
-    gemm_coded(a, b, c, options);
+    GemmOptions own = options;
+    own.addend = {};
+    gemm_coded(a, b, c, own);
+    if (options.addend.defined()) add_elements(c.tensor.device(), c.tensor, options.addend, c.tensor);
   } else {
     gemm_kernel(c.tensor.device(), a, b, c, options);
   }
@@ -94,7 +102,8 @@ void gemm(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& 
 void gemm_batched(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options) {
   const std::int64_t count = std::max<std::int64_t>(batch, 1);
   expect(!b.tensor.is_coded(), "gemm: weights in few bits are multiplied one at a time");
-  check(a.item(0, count), b.item(0, count), c.item(0, count), options.bias);
+  expect(!options.addend.defined(), "gemm: products of a batch take no addend");
+  check(a.item(0, count), b.item(0, count), c.item(0, count), options);
   if (c.rows > 0 && c.columns > 0) gemm_batched_kernel(c.tensor.device(), batch, a, b, c, options);
 }
 

@@ -36,17 +36,19 @@ struct Matrix {
 
 struct GemmOptions {
   double alpha = 1;
-  bool add = false;  // accumulate into c instead of overwriting it
-  Tensor bias = {};  // f32, or f64 for f64: [width of c], added to each row; or undefined
+  bool add = false;    // accumulate into c instead of overwriting it
+  Tensor bias = {};    // f32, or f64 for f64: [width of c], added to each row; or undefined
+  Tensor addend = {};  // of c's shape and type; or undefined. Then c is a whole tensor, and `add` is false
 };
 
-/// c = alpha · a·b (+ c) (+ bias in each row); c is not transposed. Operands may differ in type, f32 and bf16: bf16 is
-/// converted block by block, sums are in f32. f64 goes with f64 alone, summed in f64. b may be a weight in few bits: it
-/// is decoded to a's type, block by block. Throws Error if extents or types do not agree.
+/// c = alpha · a·b (+ c) (+ bias in each row) (+ addend); c is not transposed. A GPU rounds to c's type once, a CPU
+/// also before it adds `addend`. Operands may differ in type, f32 and bf16: bf16 is converted block by block, sums are
+/// in f32. f64 goes with f64 alone, summed in f64. b may be a weight in few bits: it is decoded to a's type, block by
+/// block. Throws Error if extents or types do not agree.
 void gemm(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOptions& options = {});
 
-/// c_i = alpha · a_i·b_i (+ c_i) for i in [0, batch). Each operand holds its matrices stacked by rows: rows = batch ·
-/// rows of one.
+/// c_i = alpha · a_i·b_i (+ c_i) for i in [0, batch), without an addend. Each operand holds its matrices stacked by
+/// rows: rows = batch · rows of one.
 void gemm_batched(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix& c,
                   const GemmOptions& options = {});
 

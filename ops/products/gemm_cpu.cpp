@@ -1,6 +1,7 @@
 // Matrix products on the CPU.
 #include "core/parallel.h"
 #include "core/planned_device.h"
+#include "ops/arithmetic/arithmetic_kernels.h"
 #include "ops/kernels/tile.h"
 #include "ops/products/onednn_gemm.h"
 #include "ops/products/onednn_matmul.h"
@@ -290,6 +291,7 @@ void gemm_on_cpu(const Matrix& a, const Matrix& b, const Matrix& c, const GemmOp
     gemm_in_bf16(a, b, c, options);
   else
     gemm_in<float>(a, b, c, options);
+  if (options.addend.defined()) add_elements(c.tensor.device(), c.tensor, options.addend, c.tensor);
 }
 
 /// A product on each thread, or all threads on each product if there are fewer products than threads.

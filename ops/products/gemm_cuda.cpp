@@ -1,6 +1,7 @@
 // Matrix products on a GPU. Operands of unequal types are brought to one in a workspace: a weight in f32 that meets
 // activations in bf16 is converted for the product alone.
 #include "core/backend.h"
+#include "ops/arithmetic/arithmetic_kernels.h"
 #include "ops/products/product_cuda.h"
 #include "ops/products/product_memory.h"
 #include "ops/products/tf32.h"
@@ -30,6 +31,7 @@ void multiply(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix
   const Matrix left = with_copy(a, memory.a), right = with_copy(b, memory.b);
   if (memory.bias.defined()) memory.bias.copy_from(options.bias);
   const Tensor& bias = memory.bias.defined() ? memory.bias : options.bias;
+  const bool adds_within = options.addend.defined() && !memory.c.defined();
   cuda::multiply(stream_of(device), device.index,
                  {.a = factor_of(left, batch),
                   .b = factor_of(right, batch),
@@ -37,10 +39,12 @@ void multiply(std::int64_t batch, const Matrix& a, const Matrix& b, const Matrix
                   .batch = batch,
                   .alpha = static_cast<float>(options.alpha),
                   .add = options.add,
+                  .addend = adds_within ? options.addend.raw() : nullptr,
                   .bias = bias.defined() ? bias.raw() : nullptr,
                   .tf32 = memory.inner == DType::f32 && uses_tf32()},
                  memory.workspace.raw());
   if (memory.c.defined()) c.tensor.copy_from(memory.c);
+  if (options.addend.defined() && !adds_within) add_elements(device, c.tensor, options.addend, c.tensor);
 }
 
 const RegisterKernel cuda_gemm{gemm_kernel, DeviceKind::cuda,

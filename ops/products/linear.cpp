@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "core/planned_device.h"
+#include "ops/arithmetic/arithmetic_kernels.h"
 #include "ops/operand.h"
 #include "ops/products/gemm.h"
 #include "ops/products/linear_kernels.h"
@@ -86,7 +87,12 @@ Tensor Linear::forward(std::span<const Tensor> inputs) const {
          "linear: expected a bias of {} elements for a weight {}, got {}", w.shape()[0], w.shape(),
          inputs[bias].defined() ? inputs[bias].shape() : Shape());
   Tensor y = Tensor::empty(in.shape().with_back(w.shape()[0]), in.dtype(), in.device());
-  gemm(Matrix(in), Matrix(w).t(), Matrix(y), {.bias = inputs[bias]});
+  const Tensor added = inputs.size() > residual ? inputs[residual] : Tensor();
+  if (added.defined())
+    expect(added.shape() == y.shape() && added.dtype() == y.dtype(),
+           "linear: expected a residual {} in {}, got {} in {}", y.shape(), name_of(y.dtype()), added.shape(),
+           name_of(added.dtype()));
+  gemm(Matrix(in), Matrix(w).t(), Matrix(y), {.bias = inputs[bias], .addend = added});
   return y;
 }
 
@@ -100,6 +106,7 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
     if (grads.wanted(weight)) fill(weight, {features, saved.shape<input(x)>().back()}, parameters);
     fill(bias, {features}, parameters);
     if (grads.wanted(x)) fill(x, dy.shape().with_back(saved.shape<input(weight)>().back()), dy.dtype());
+    fill(residual, dy.shape(), dy.dtype());
     return;
   }
   const bool of_weight = grads.wanted(weight), of_bias = grads.wanted(bias);
@@ -132,6 +139,11 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
     if (!add) grads[x] = Tensor::empty(dy.shape().with_back(w.shape()[1]), dy.dtype(), dy.device());
     gemm(Matrix(dy), Matrix(w), Matrix(grads[x]), {.add = add});
   }
+  if (!grads.wanted(residual)) return;
+  if (grads[residual].defined())
+    add_elements(dy.device(), grads[residual], dy, grads[residual]);
+  else
+    grads[residual] = std::move(dy);
 }
 
 }  // namespace lacuna

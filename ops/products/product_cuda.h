@@ -22,13 +22,15 @@ struct Factor {
   std::int64_t item;
 };
 
-/// c = alpha · a·b (+ c) (+ bias in each row), sums in f32. a and b have one type, f32, bf16 or f16; c has it too or is
-/// f32; bias [columns of c] has c's type. row_sums f32 [rows of c] is set to the sums of a's rows, without a bias.
+/// c = alpha · a·b (+ c or addend) (+ bias in each row), sums in f32. a and b have one type, f32, bf16 or f16; c has it
+/// too or is f32; bias [columns of c] and addend, which lies as c does, have c's type. row_sums f32 [rows of c] is set
+/// to the sums of a's rows, without a bias.
 struct Product {
   Factor a, b, c;
   std::int64_t batch = 1;
   float alpha = 1;
   bool add = false;
+  const void* addend = nullptr;
   const void* bias = nullptr;
   float* row_sums = nullptr;
   bool tf32 = false;  // a and b are f32, and rounded to TF32

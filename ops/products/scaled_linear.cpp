@@ -81,7 +81,8 @@ Tensor ScaledLinear::forward(std::span<const Tensor> inputs) const {
       "scaled_linear: expected a scale [{}] in {} for a weight {}, got {} in {}", w.shape()[0], name_of(w.dtype()),
       w.shape(), factors.shape(), name_of(factors.dtype()));
   const std::array scaled{inputs[x], scaled_copy(w, factors),
-                          inputs[bias].defined() ? scaled_copy(inputs[bias], factors) : Tensor()};
+                          inputs[bias].defined() ? scaled_copy(inputs[bias], factors) : Tensor(),
+                          inputs.size() > residual ? inputs[residual] : Tensor()};
   return Linear{}.forward(scaled);
 }
 
@@ -96,11 +97,14 @@ void ScaledLinear::backward(Tensor dy, const Saved<ScaledLinear>& saved, Grads& 
   if (grads.wanted(x)) wanted.insert(Linear::x);
   if (grads.wanted(weight) || grads.wanted(scale)) wanted.insert(Linear::weight);
   if (grads.wanted(bias) || b.defined()) wanted.insert(Linear::bias);
-  Grads unscaled(3, wanted);  // of x; dyᵀ·x; Σ dy
+  if (grads.wanted(residual)) wanted.insert(Linear::residual);
+  Grads unscaled(4, wanted);  // of x; dyᵀ·x; Σ dy; dy
   unscaled[Linear::x] = grads[x];
+  if (grads.wanted(residual)) unscaled[Linear::residual] = grads[residual];
   const LinearSaved linear_saved(saved, grads.wanted(x) ? scaled_copy(w, factors) : Tensor());
   Linear{}.backward(std::move(dy), Saved<Linear>(linear_saved), unscaled);
   if (grads.wanted(x)) grads[x] = unscaled[Linear::x];
+  if (grads.wanted(residual)) grads[residual] = unscaled[Linear::residual];
   if (grads.wanted(scale)) {
     grads[scale] = Tensor::empty({w.shape()[0]}, factors_type, device);
     scaled_linear_scale_gradient(device, w.is_coded() ? w.to(factors_type) : w, unscaled[Linear::weight], b,

@@ -1,3 +1,4 @@
+#include "core/error.h"
 #include "ops/products/gemm.h"
 #include "ops/products/tf32.h"
 #include "tests/ops/op_sample.h"
@@ -26,6 +27,34 @@ TEST_CASE("cuda: a product of f32 into columns of a narrower tensor leaves those
       CHECK(values[i] == (column >= 2 && column < 6 ? expected[row * 4 + column - 2] : 5));
     }
   }
+}
+
+TEST_CASE("cuda: an addend is added within a product whose result is rounded once") {
+  // The product is 1 + 2^-9, which bf16 rounds to 1: added to -1 it is 2^-9 if it was not rounded before.
+  const std::vector<double> left{1, 0x1p-9}, ones{1, 1}, minus{-1};
+  const auto tensor = [](const std::vector<double>& values, const Shape& shape, DType dtype) {
+    return Tensor::from(std::span<const double>(values), shape, dtype).to(Device::cuda);
+  };
+  for (const DType factors : {DType::bf16, DType::f32}) {
+    CAPTURE(name_of(factors));
+    const Tensor c = Tensor::full({1, 1}, 7, DType::bf16, Device::cuda), addend = tensor(minus, {1, 1}, DType::bf16);
+    gemm(Matrix(tensor(left, {1, 2}, factors)), Matrix(tensor(ones, {2, 1}, factors)), Matrix(c), {.addend = addend});
+    // A product in f32 is rounded to c's type, then the addend is added.
+    CHECK(c.to_vector() == std::vector{factors == DType::bf16 ? 0x1p-9 : 0});
+    CHECK(addend.to_vector() == minus);
+  }
+}
+
+TEST_CASE("an addend is for all of a result that nothing else is added to") {
+  const Tensor a = Tensor::zeros({2, 3}, DType::f32, Device::cpu), b = Tensor::zeros({3, 4}, DType::f32, Device::cpu),
+               wide = Tensor::zeros({2, 9}, DType::f32, Device::cpu),
+               c = Tensor::zeros({2, 4}, DType::f32, Device::cpu);
+  CHECK_THROWS_AS(gemm(Matrix(a), Matrix(b), Matrix(wide).column_range(2, 6), {.addend = c}), Error);
+  CHECK_THROWS_AS(
+      gemm(Matrix(a), Matrix(b), Matrix(c), {.add = true, .addend = Tensor::zeros({2, 4}, DType::f32, Device::cpu)}),
+      Error);
+  CHECK_THROWS_AS(gemm(Matrix(a), Matrix(b), Matrix(c), {.addend = Tensor::zeros({2, 4}, DType::bf16, Device::cpu)}),
+                  Error);
 }
 
 TEST_CASE("cuda: products of f32 take factors of TF32's precision where that is asked for, and never else") {

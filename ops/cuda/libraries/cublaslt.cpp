@@ -72,14 +72,17 @@ std::uint32_t alignment_of(const void* pointer) {
 
 /// All that a plan depends on.
 using Key = std::tuple<std::array<std::int64_t, 9>, std::array<std::int64_t, 3>, std::array<DType, 3>,
-                       std::array<bool, 5>, std::array<std::uint32_t, 3>>;
+                       std::array<bool, 6>, std::array<std::uint32_t, 4>>;
+
+/// The matrix that is added, or c.
+const void* addend_of(const Product& p) { return p.addend != nullptr ? p.addend : p.c.data; }
 
 Key key_of(const Product& p) {
   return {{p.a.rows, p.a.columns, p.a.stride, p.b.rows, p.b.columns, p.b.stride, p.c.rows, p.c.columns, p.c.stride},
           {p.batch, p.a.item, p.b.item},
           {p.a.dtype, p.b.dtype, p.c.dtype},
-          {p.a.transposed, p.b.transposed, p.bias != nullptr, p.row_sums != nullptr, p.tf32},
-          {alignment_of(p.a.data), alignment_of(p.b.data), alignment_of(p.c.data)}};
+          {p.a.transposed, p.b.transposed, p.addend != nullptr, p.bias != nullptr, p.row_sums != nullptr, p.tf32},
+          {alignment_of(p.a.data), alignment_of(p.b.data), alignment_of(p.c.data), alignment_of(addend_of(p))}};
 }
 
 /// The key in the file of measured plans.
@@ -89,6 +92,7 @@ std::string text_of(const Product& p) {
     text += fmt::format(" {}x{}{} every {} at {}", f.rows, f.columns, f.transposed ? " transposed" : "", f.stride,
                         alignment_of(f.data));
   if (p.batch > 1) text += fmt::format(", {} of them every {} and {}", p.batch, p.a.item, p.b.item);
+  if (p.addend != nullptr) text += fmt::format(", plus one at {}", alignment_of(p.addend));
   for (const auto& [is_set, name] : {std::pair(p.bias != nullptr, ", bias"), std::pair(p.row_sums != nullptr, ", sums"),
                                      std::pair(p.tf32, ", tf32")})
     if (is_set) text += name;
@@ -149,7 +153,7 @@ Plan make_plan(cublasLtHandle_t handle, const Product& p) {
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b.data));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a.data));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c.data));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(addend_of(p)));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c.data));
   constexpr int most = 8;
   std::array<cublasLtMatmulHeuristicResult_t, most> found{};
@@ -223,10 +227,10 @@ class Products {
   }
   cublasStatus_t run(Stream stream, const Product& p, const Plan& plan, std::size_t algorithm, void* workspace) const {
     const ProductDescription& d = plan.description;
-    const float alpha = p.alpha, beta = p.add ? 1 : 0;
+    const float alpha = p.alpha, beta = p.add || p.addend != nullptr ? 1 : 0;
     return library().cublasLtMatmul(handle_, d.product.get(), &alpha, p.b.data, d.b.get(), p.a.data, d.a.get(), &beta,
-                                    p.c.data, d.c.get(), p.c.data, d.c.get(), &plan.algorithms[algorithm], workspace,
-                                    static_cast<std::size_t>(library_workspace), stream);
+                                    addend_of(p), d.c.get(), p.c.data, d.c.get(), &plan.algorithms[algorithm],
+                                    workspace, static_cast<std::size_t>(library_workspace), stream);
   }
   void measure(Stream stream, const Product& p, Plan& plan, void* workspace) {
     plan.is_measured = true;

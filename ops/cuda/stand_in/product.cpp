@@ -46,6 +46,7 @@ void multiply_now(const Product& p) {
         const std::int64_t at = item * p.c.item + i * p.c.stride + j;
         float sum = p.alpha * row[static_cast<std::size_t>(j)];
         if (p.add) sum += value_at(p.c.dtype, p.c.data, at);
+        if (p.addend != nullptr) sum += value_at(p.c.dtype, p.addend, at);
         if (p.bias != nullptr) sum += value_at(p.c.dtype, p.bias, j);
         set_value(p.c.dtype, p.c.data, at, sum);
       }

@@ -65,9 +65,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void*, const void*, cublasLtMatrixLayout_t,
-                              const void*, cublasLtMatrixLayout_t, const void*, const void*, cublasLtMatrixLayout_t,
-                              void*, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t,
-                              cudaStream_t) {
+                              const void*, cublasLtMatrixLayout_t, const void* beta, const void* added,
+                              cublasLtMatrixLayout_t, void* result, cublasLtMatrixLayout_t,
+                              const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t, cudaStream_t) {
+  state.added = added;
+  state.beta = *static_cast<const float*>(beta);
+  state.result = result;
   const auto index = static_cast<std::size_t>(algorithm->data[0]);
   state.runs.push_back(index);
   state.clock += state.takes[index];

@@ -12,6 +12,10 @@ struct CublasltState {
   float clock = 0;                      // ms
   std::vector<std::size_t> runs{};      // algorithms that ran
   bool sums_rows = true;                // whether it has products with sums of rows
+  // The last product: what is added, times what, and where the result is written.
+  const void* added = nullptr;
+  float beta = 0;
+  const void* result = nullptr;
 };
 
 }  // namespace lacuna::test

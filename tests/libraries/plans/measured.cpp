@@ -93,6 +93,21 @@ TEST_CASE("plans: a product that adds is not measured, and takes the plan of the
   }
 }
 
+TEST_CASE("plans: a product that adds another matrix leaves it, and is measured") {
+  std::array<float, 64> addend{};
+  cuda::Product sum = product_of(12);
+  sum.addend = addend.data();
+  test::CublasltState& state = cublaslt();
+  for (std::uint32_t step = 70; step < 72; ++step) {
+    const RandomStateScope scope({.seed = 1, .step = step});
+    cuda::multiply(nullptr, 0, sum, nullptr);
+    CHECK(state.added == addend.data());
+    CHECK(state.beta == 1);
+    CHECK(state.result == memory.data());
+  }
+  CHECK(state.runs.back() == fastest);
+}
+
 TEST_CASE("plans: a captured step measures nothing") {
   const std::uint32_t clock = 0;
   CHECK(runs(1, 0, 5) == Runs{first});

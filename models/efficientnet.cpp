@@ -264,7 +264,7 @@ class Block final : public Module {
         h = layers_[i]->forward(std::move(h));
         if (squeeze_ && i + 1 == squeezed_) h = squeeze_->forward(std::move(h));
       }
-      return skips_ ? std::move(in) + drop_path_.forward(std::move(h)) : h;
+      return skips_ ? drop_path_.forward_onto(std::move(in), std::move(h)) : h;
     });
   }
 

@@ -83,10 +83,10 @@ class SwinTransformer::Block final : public Module {
   Variable transform(Variable x) const {
     const Scope scope(*this);
     if (norms_behind_) {
-      Variable mixed = drop_path1_.forward(norm1_.forward(attention_->forward(x)));
-      x = std::move(x) + std::move(mixed);
-      Variable transformed = drop_path2_.forward(norm2_.forward(mlp_.forward(x)));
-      return std::move(x) + std::move(transformed);
+      Variable mixed = norm1_.forward(attention_->forward(x));
+      x = drop_path1_.forward_onto(std::move(x), std::move(mixed));
+      Variable transformed = norm2_.forward(mlp_.forward(x));
+      return drop_path2_.forward_onto(std::move(x), std::move(transformed));
     }
     Variable h = norm1_.forward(x);
     x = add_branch(std::move(x), drop_path1_,

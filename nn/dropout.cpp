@@ -4,17 +4,27 @@
 #include "ops/curves/dropout.h"
 
 namespace lacuna::nn {
+namespace {
+
+Variable sum_of(Variable residual, Variable x) { return residual.defined() ? std::move(residual) + std::move(x) : x; }
+
+}  // namespace
 
 Variable Dropout::forward(Variable x, const SequencesPtr& sequences) const {
-  if (current_rate() == 0) return x;
-  const Scope scope(*this);
-  return apply(lacuna::Dropout{.p = rate_, .stream = mask_stream(), .sequences = sequences}, std::move(x));
+  return forward_onto({}, std::move(x), sequences);
 }
 
-Variable DropPath::forward(Variable x) const {
-  if (current_rate() == 0) return x;
+Variable Dropout::forward_onto(Variable residual, Variable x, const SequencesPtr& sequences) const {
+  if (current_rate() == 0) return sum_of(std::move(residual), std::move(x));
   const Scope scope(*this);
-  return apply(lacuna::DropPath{.p = rate_, .stream = stream("mask")}, std::move(x));
+  return apply(lacuna::Dropout{.p = rate_, .stream = mask_stream(), .sequences = sequences}, std::move(x),
+               std::move(residual));
+}
+
+Variable DropPath::forward_onto(Variable residual, Variable x) const {
+  if (current_rate() == 0) return sum_of(std::move(residual), std::move(x));
+  const Scope scope(*this);
+  return apply(lacuna::DropPath{.p = rate_, .stream = stream("mask")}, std::move(x), std::move(residual));
 }
 
 Variable ChannelDropout::forward(Variable x) const {

@@ -14,6 +14,8 @@ class Dropout : public Module {
   Dropout(Module& parent, std::string_view name, double rate) : Module(parent, name), rate_(rate) {}
   /// `sequences`: the sequences of packed tokens x [1, T, C]; null: axis 0 of x is the batch.
   Variable forward(Variable x, const SequencesPtr& sequences = {}) const;
+  /// The same plus `residual`, of x's shape, in one op. Undefined: nothing is added.
+  Variable forward_onto(Variable residual, Variable x, const SequencesPtr& sequences = {}) const;
   /// The rate in training; 0 in evaluation.
   double current_rate() const { return training() ? rate_ : 0; }
   /// The random stream that draws this step's mask.
@@ -42,7 +44,8 @@ double drop_path_rate(double last_rate, std::int64_t block, std::int64_t blocks)
 class DropPath : public Module {
  public:
   DropPath(Module& parent, std::string_view name, double rate) : Module(parent, name), rate_(rate) {}
-  Variable forward(Variable x) const;
+  Variable forward(Variable x) const { return forward_onto({}, std::move(x)); }
+  Variable forward_onto(Variable residual, Variable x) const;
   /// The rate in training; 0 in evaluation.
   double current_rate() const { return training() ? rate_ : 0; }
 
@@ -50,14 +53,14 @@ class DropPath : public Module {
   double rate_;
 };
 
-/// residual + drop(branch({})), with `drop` a Dropout or DropPath. While it drops nothing this is branch(residual): the
-/// branch adds the residual in its last linear layer. An undefined residual is not added.
+/// residual + drop(branch({})) in one op, with `drop` a Dropout or DropPath. While it drops nothing this is
+/// branch(residual): the branch adds the residual in its last linear layer. An undefined residual is not added.
 /// `sequences`: as in Dropout::forward.
 template <class Drop, class Branch, class... Sequences>
 Variable add_branch(Variable residual, const Drop& drop, const Branch& branch, const Sequences&... sequences) {
   if (drop.current_rate() == 0) return branch(std::move(residual));
-  Variable y = drop.forward(branch(Variable()), sequences...);
-  return residual.defined() ? std::move(residual) + std::move(y) : y;
+  Variable y = branch(Variable());
+  return drop.forward_onto(std::move(residual), std::move(y), sequences...);
 }
 
 }  // namespace lacuna::nn

@@ -58,14 +58,6 @@ void expect_alike(std::string_view op, const Tensor& a, const Tensor& b) {
          op, a.shape(), name_of(a.dtype()), b.shape(), name_of(b.dtype()));
 }
 
-/// Adds `dy` to `gradient`, or shares it as the gradient if there is none yet.
-void pass_on(const Tensor& dy, Tensor& gradient) {
-  if (gradient.defined())
-    add_elements(dy.device(), gradient, dy, gradient);
-  else
-    gradient = dy;
-}
-
 /// Whether the axes of `b`, without leading extents of 1, are the last axes of `x`.
 bool repeats_over(const Shape& b, const Shape& x) {
   int skipped = 0;
@@ -75,6 +67,13 @@ bool repeats_over(const Shape& b, const Shape& x) {
 }
 
 }  // namespace
+
+void pass_on(const Tensor& dy, Tensor& gradient) {
+  if (gradient.defined())
+    add_elements(dy.device(), gradient, dy, gradient);
+  else
+    gradient = dy;
+}
 
 Tensor Add::forward(std::span<const Tensor> inputs) const {
   expect_alike(name, inputs[a], inputs[b]);

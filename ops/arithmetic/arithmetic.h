@@ -55,4 +55,7 @@ struct Scale {
   void rematerialize(const RematInputs<Scale>& from, const Tensor& out) const;
 };
 
+/// The gradient of a summand: adds `dy` to `gradient`, or shares it as the gradient if there is none yet.
+void pass_on(const Tensor& dy, Tensor& gradient);
+
 }  // namespace lacuna

@@ -1,6 +1,7 @@
 #include "ops/curves/dropout_cuda.h"
 
 #include "core/block.h"
+#include "core/math.h"
 #include "ops/cuda/divisor.h"
 
 namespace lacuna::cuda {
@@ -40,7 +41,13 @@ struct DropElements {
     for (int i = 0; i < n; ++i) {
       const int number = n == 4 ? i : static_cast<int>(place.element % 4);
       const std::uint32_t draw = draws[static_cast<std::size_t>(what.whole_samples ? 0 : number)];
-      pack[i] = static_cast<T>(draw < what.dropped_below ? 0.0F : to_compute(pack[i]) * what.scale);
+      pack[i] =
+          static_cast<T>(draw < what.dropped_below ? 0.0F : math::rounded_product(to_compute(pack[i]), what.scale));
+    }
+    if (what.residual != nullptr) {
+      const auto added = load_pack<n>(static_cast<const T*>(what.residual) + at);
+#pragma unroll
+      for (int i = 0; i < n; ++i) pack[i] = static_cast<T>(to_compute(pack[i]) + to_compute(added[i]));
     }
     store_pack(static_cast<T*>(what.y) + at, pack);
   }
@@ -50,7 +57,7 @@ struct DropElements {
 
 void drop(Stream stream, DType type, const RandomStream& random, const Drop& what) {
   const bool by_four = what.first % 4 == 0 && what.count % 4 == 0 && what.sample_size % 4 == 0 && is_aligned(what.x) &&
-                       is_aligned(what.y);
+                       is_aligned(what.residual) && is_aligned(what.y);
   with_cuda_type(type, [&]<class T>(Type<T>) {
     const auto start = [&]<int n>(const DropElements<T, n>& kernel) {
       run(stream, divide_up(what.count, static_cast<std::int64_t>(n) * 256), kernel);

@@ -10,8 +10,9 @@ namespace lacuna {
 namespace {
 
 cuda::Drop drop_of(const DropRate& rate, std::int64_t first, std::int64_t sample_size, const Tensor& x,
-                   const Tensor& y) {
+                   const Tensor& residual, const Tensor& y) {
   return {.x = x.data<const std::byte>(),
+          .residual = residual.defined() ? residual.data<const std::byte>() : nullptr,
           .y = y.raw(),
           .count = y.count(),
           .first = first,
@@ -24,8 +25,8 @@ cuda::Drop drop_of(const DropRate& rate, std::int64_t first, std::int64_t sample
 const RegisterKernel cuda_drop_elements{
     drop_elements, DeviceKind::cuda,
     [](const DropRate& rate, const RandomStream& random, std::int64_t first, std::int64_t sample_size,
-       const Sequences* sequences, const Tensor& x, const Tensor& y) {
-      cuda::Drop what = drop_of(rate, first, sample_size, x, y);
+       const Sequences* sequences, const Tensor& x, const Tensor& residual, const Tensor& y) {
+      cuda::Drop what = drop_of(rate, first, sample_size, x, residual, y);
       std::optional<cuda::SequencesOnDevice> there;
       if (sequences != nullptr) {
         there.emplace(*sequences, y.device());
@@ -35,13 +36,14 @@ const RegisterKernel cuda_drop_elements{
       cuda::drop(stream_of(y.device()), y.dtype(), random, what);
     }};
 
-const RegisterKernel cuda_drop_samples{drop_samples, DeviceKind::cuda,
-                                       [](const DropRate& rate, const RandomStream& random, std::int64_t first,
-                                          std::int64_t sample_size, const Tensor& x, const Tensor& y) {
-                                         cuda::Drop what = drop_of(rate, first, sample_size, x, y);
-                                         what.whole_samples = true;
-                                         cuda::drop(stream_of(y.device()), y.dtype(), random, what);
-                                       }};
+const RegisterKernel cuda_drop_samples{
+    drop_samples, DeviceKind::cuda,
+    [](const DropRate& rate, const RandomStream& random, std::int64_t first, std::int64_t sample_size, const Tensor& x,
+       const Tensor& residual, const Tensor& y) {
+      cuda::Drop what = drop_of(rate, first, sample_size, x, residual, y);
+      what.whole_samples = true;
+      cuda::drop(stream_of(y.device()), y.dtype(), random, what);
+    }};
 
 }  // namespace
 }  // namespace lacuna

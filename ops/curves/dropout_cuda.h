@@ -9,10 +9,11 @@
 
 namespace lacuna::cuda {
 
-/// y = x · scale, or 0 where the draw is below `dropped_below`. x, y: elements [first, first + count) of a tensor; y
-/// may be x.
+/// y = x · scale, or 0 where the draw is below `dropped_below`, plus the residual if there is one (dropout_kernels.h).
+/// x, residual, y: elements [first, first + count) of a tensor; y may be x.
 struct Drop {
   const void* x;
+  const void* residual;  // or null
   void* y;
   std::int64_t count, first;
   std::int64_t sample_size;               // elements of a sample; of a row if there are offsets

@@ -8,6 +8,7 @@
 #include "ops/row_blocks.h"
 
 #include <algorithm>
+#include <array>
 
 namespace lacuna {
 namespace {
@@ -25,8 +26,9 @@ std::int64_t rows_at_once(std::int64_t rows, std::int64_t width, DType dtype, De
 /// `to` = dropout(`rows`), which are those from `first` on of a tensor of `shape`.
 void thin(const DropoutLinear& op, const Shape& shape, std::int64_t first, const Tensor& rows, const Tensor& to) {
   const Dropout dropout{.p = op.p, .stream = op.stream, .sequences = op.sequences};
+  const std::array inputs{rows, Tensor()};
   const Tensor no_signs;
-  dropout.rematerialize(RematInputs<Dropout>(RematRows{std::span(&rows, 1), shape, first, no_signs}), to);
+  dropout.rematerialize(RematInputs<Dropout>(RematRows{inputs, shape, first, no_signs}), to);
 }
 
 /// Calls `f(begin, end)` for blocks of `count` rows, `block` each.

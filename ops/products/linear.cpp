@@ -2,7 +2,7 @@
 
 #include "core/parallel.h"
 #include "core/planned_device.h"
-#include "ops/arithmetic/arithmetic_kernels.h"
+#include "ops/arithmetic/arithmetic.h"
 #include "ops/operand.h"
 #include "ops/products/gemm.h"
 #include "ops/products/linear_kernels.h"
@@ -139,11 +139,7 @@ void Linear::backward(Tensor dy, const Saved<Linear>& saved, Grads& grads) const
     if (!add) grads[x] = Tensor::empty(dy.shape().with_back(w.shape()[1]), dy.dtype(), dy.device());
     gemm(Matrix(dy), Matrix(w), Matrix(grads[x]), {.add = add});
   }
-  if (!grads.wanted(residual)) return;
-  if (grads[residual].defined())
-    add_elements(dy.device(), grads[residual], dy, grads[residual]);
-  else
-    grads[residual] = std::move(dy);
+  if (grads.wanted(residual)) pass_on(dy, grads[residual]);
 }
 
 }  // namespace lacuna

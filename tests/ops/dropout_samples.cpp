@@ -8,11 +8,16 @@
 namespace lacuna {
 namespace {
 
-OpSample random(std::string name, std::shared_ptr<const Operation> op, Shape shape) {
+OpSample random(std::string name, std::shared_ptr<const Operation> op, Shape shape, bool with_residual = false) {
   return {.name = std::move(name),
           .op = std::move(op),
-          .inputs = [shape](DType dtype) { return std::vector{sample_values(shape, dtype, 1)}; },
-          .differentiable = {0}};
+          .inputs =
+              [=](DType dtype) {
+                std::vector inputs{sample_values(shape, dtype, 1)};
+                if (with_residual) inputs.push_back(sample_values(shape, dtype, 2));
+                return inputs;
+              },
+          .differentiable = with_residual ? InputSet{0, 1} : InputSet{0}};
 }
 
 constexpr RandomStream stream{.seed = 7, .step = 3, .site = 11};
@@ -21,6 +26,11 @@ const RegisterSample dropout(random("dropout", bound(Dropout{.p = 0.3, .stream =
 const RegisterSample many(random("dropout of many elements", bound(Dropout{.p = 0.1, .stream = stream}), {211, 103}));
 const RegisterSample nothing(random("dropout with p 0", bound(Dropout{.p = 0, .stream = stream}), {3, 5}));
 const RegisterSample drop_path(random("drop_path", bound(DropPath{.p = 0.4, .stream = stream}), {9, 3, 5}));
+const RegisterSample onto(random("dropout residual", bound(Dropout{.p = 0.3, .stream = stream}), {3, 5, 7}, true));
+const RegisterSample onto_by_four(random("dropout residual by four", bound(Dropout{.p = 0.3, .stream = stream}),
+                                         {3, 5, 8}, true));
+const RegisterSample path_onto(random("drop_path residual", bound(DropPath{.p = 0.4, .stream = stream}), {9, 3, 5},
+                                      true));
 
 Tensor forward(const Operation& op, const Tensor& x) {
   std::vector<Tensor> extra_outputs;

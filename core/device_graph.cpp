@@ -42,6 +42,10 @@ DeviceGraph::DeviceGraph(Device device, const std::function<void()>& queue, std:
 }
 
 DeviceGraph::~DeviceGraph() {
+  try {
+    synchronize(device_);  // a replay may be running
+  } catch (const Error&) {  // of the device: the next operation tells it again
+  }
   graph_.reset();
   allocator(device_).free_pool();
   ledger(device_).remove(owner(), bytes_);

@@ -128,6 +128,28 @@ TaskTotals RunningTotals::read_replayed(double weight, Communicator& ranks) cons
   return now.read(ranks);
 }
 
+std::vector<Tensor> RunningTotals::numbers() const {
+  if (!left_to_host_.empty() || std::ranges::any_of(kept_, [](const auto& kept) { return !kept.empty(); })) return {};
+  std::vector<Tensor> all{loss_sum_};
+  for (std::size_t i = 0; i < sums_.size(); ++i)
+    if (!task_.metrics()[i].keeps) all.push_back(sums_[i]);
+  return all;
+}
+
+TaskTotals RunningTotals::totals_of(std::span<const double> numbers, double weight) const {
+  TaskTotals totals{.loss_sum = numbers.front(), .weight = weight, .samples = samples_};
+  auto next = numbers.begin() + 1;
+  for (const Metric& metric : task_.metrics()) {
+    if (metric.keeps) {
+      totals.kept[metric.name] = {};
+      continue;
+    }
+    totals.sums[metric.name] = {next, next + metric.sums};
+    next += metric.sums;
+  }
+  return totals;
+}
+
 TaskTotals RunningTotals::read(Communicator& ranks) {
   count_on_host();
   TaskTotals totals;

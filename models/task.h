@@ -150,6 +150,11 @@ class RunningTotals {
   TaskTotals read(Communicator& ranks);
   /// Reads them after a replay of the captured step that adds to them, with batches of this weight.
   TaskTotals read_replayed(double weight, Communicator& ranks) const;
+  /// The sums on the device that `totals_of` reads; empty where the host counts, or a metric keeps its numbers.
+  std::vector<Tensor> numbers() const;
+  std::int64_t samples() const { return samples_; }
+  /// The totals of a replay whose `numbers` were these, with batches of this weight.
+  TaskTotals totals_of(std::span<const double> numbers, double weight) const;
 
  private:
   void add_sums(const std::vector<Tensor>& sums);

@@ -152,9 +152,13 @@ bool Trainer::out_of_patience() const {
   return options_.patience > 0 && progress_.epochs_evaluated - progress_.best_epoch >= options_.patience;
 }
 
+std::int64_t Trainer::samples_begun() const {
+  return progress_.totals.samples + (started_ ? started_->samples : 0);
+}
+std::int64_t Trainer::steps_begun() const { return progress_.step + (started_ ? 1 : 0); }
+
 double Trainer::learning_rate() const {
-  return options_.learning_rate(progress_.epochs_evaluated * steps_per_epoch() +
-                                progress_.totals.samples / train().size());
+  return options_.learning_rate(progress_.epochs_evaluated * steps_per_epoch() + samples_begun() / train().size());
 }
 
 LoaderOptions Trainer::loader_options() const {
@@ -214,7 +218,13 @@ bool Trainer::run(const TrainerEvents& events) {
   next_.reset();
   next_error_ = nullptr;
   bool evaluated = false;
-  while ((evaluated = evaluate_if_due(events)) && !at_end() && !is_stopped(events)) take_step(loader, events);
+  try {
+    while ((evaluated = evaluate_if_due(events)) && !at_end() && !is_stopped(events)) take_step(loader, events);
+  } catch (...) {
+    settle();  // the step before is whole
+    throw;
+  }
+  settle();
   return evaluated && at_end();
 }
 
@@ -238,8 +248,11 @@ void Trainer::take_step(Loader& loader, const TrainerEvents& events) {
   Work work = next_ ? *std::exchange(next_, {}) : next_work(loader);
   const std::vector<DamagedFile> replaced = std::exchange(work.damaged, {});
   if (events.before_step) events.before_step();
-  const bool is_last = progress_.totals.samples + 2 * train().size() > train().samples() ||
-                       (options_.steps > 0 && progress_.step + 1 >= options_.steps);
+  const std::int64_t number = steps_begun();
+  const bool is_last = samples_begun() + 2 * train().size() > train().samples() ||
+                       (options_.steps > 0 && number + 1 >= options_.steps);
+  const bool is_evaluated = options_.evaluate_every > 0 && (number + 1) % options_.evaluate_every == 0;
+  const bool may_wait = !is_last && !is_evaluated && events.needs_state && !events.needs_state(number + 1);
   const auto meanwhile = [&] {
     if (is_last || captured_bytes() == 0 || !sends_ahead()) return;
     try {
@@ -249,15 +262,23 @@ void Trainer::take_step(Loader& loader, const TrainerEvents& events) {
       next_error_ = std::current_exception();
     }
   };
-  StepResult result = step(std::move(work), progress_.step, rate, events.hooks, meanwhile);
-  result.replaced = of_all_ranks(replaced, state_.ranks);
-  if (!result.finite()) {
-    if (events.nonfinite) events.nonfinite(result);
-    fail("step {}: the loss or its gradient is not finite{}", progress_.step + 1, advice);
-  }
-  ++progress_.step;
-  progress_.totals.add(result.totals);
-  if (events.after_step) events.after_step(result, rate, seconds_since(start));
+  const auto tell = [this, &events, rate, start, replaced](StepResult result) {
+    result.replaced = of_all_ranks(replaced, state_.ranks);
+    if (!result.finite()) {
+      leave_captured();  // it would update nothing from here on
+      if (events.nonfinite) events.nonfinite(result);
+      fail("step {}: the loss or its gradient is not finite{}", progress_.step + 1, advice);
+    }
+    ++progress_.step;
+    progress_.totals.add(result.totals);
+    const double seconds = seconds_since(std::max(start, told_));
+    told_ = Clock::now();
+    if (events.after_step) events.after_step(result, rate, seconds);
+  };
+  if (std::optional<StepResult> result = step(std::move(work), number, rate, events.hooks, meanwhile, may_wait))
+    tell(*std::move(result));
+  else
+    started_->tell = tell;
 }
 
 bool Trainer::is_better(const Evaluation& evaluation) const {

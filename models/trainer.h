@@ -8,6 +8,7 @@
 #pragma once
 
 #include "autograd/sensitivity.h"
+#include "core/device_numbers.h"
 #include "data/loader.h"
 #include "models/checkpoint.h"
 #include "models/task.h"
@@ -15,6 +16,7 @@
 #include "optim/gradient_exchange.h"
 #include "optim/schedule.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -31,6 +33,7 @@ namespace lacuna {
 
 class Observer;
 class OptimizerStep;
+struct StepReport;
 class Tape;
 
 /// Loss and metrics over one epoch of `batches`, without training. Running sums stay on the device; the host reads them
@@ -122,6 +125,10 @@ struct TrainerEvents {
   /// The loss or the gradient of a step is not finite; nothing was counted. The run fails if this returns.
   std::function<void(const StepResult&)> nonfinite{};
   std::function<void(const StepResult&, double learning_rate, double seconds)> after_step{};
+  /// Whether `after_step` reads or saves the state that training is in after so many steps; null: after each. After
+  /// others a captured step may be told once the next one runs, so that the device does not wait for the host; `stop`
+  /// is asked before it is told.
+  std::function<bool(std::int64_t steps)> needs_state{};
   /// During an evaluation: samples that are done, and all.
   std::function<void(std::int64_t samples, std::int64_t of)> evaluating{};
   std::function<void(const EpochResult&)> after_epoch{};
@@ -189,6 +196,14 @@ class Trainer {
 
  private:
   struct Graph;  // a captured step
+  /// A replay that the host has not read.
+  struct Started {
+    StepResult result;
+    DeviceNumbers numbers;  // the step's figures, then those of its totals
+    double weight;          // of the batch
+    std::int64_t samples;
+    std::function<void(StepResult)> tell{};
+  };
   /// How a step is run, in ascending order of what has to be the same as before. Ranks run it in the least way of all.
   enum class Way : std::uint8_t { queued, captured, replayed };
   /// The micro-batches of a step, as the host has them ready.
@@ -212,9 +227,10 @@ class Trainer {
   /// `wish`: how this rank would run the step.
   Agreement agree(std::span<const double> weights, Way wish) const;
   Work work_of(std::vector<Batch> batch) const;
-  /// `meanwhile` is called while the device works, before the host waits for it; may be null.
-  StepResult step(Work work, std::int64_t number, double learning_rate, const StepHooks& hooks,
-                  const std::function<void()>& meanwhile);
+  /// `meanwhile` is called while the device works, before the host waits for it; may be null. Nothing: `started_` is
+  /// the step, to be told later; only where `may_wait`.
+  std::optional<StepResult> step(Work work, std::int64_t number, double learning_rate, const StepHooks& hooks,
+                                 const std::function<void()>& meanwhile, bool may_wait);
   TaskResult result_of(Batch batch);
   /// Queues the work of a step on the device: forward, backward, exchange, clip, update. `weights` and `shares`: of the
   /// micro-batches, in running totals, and in loss and gradient. `clock`: the step's number on the device, of a step
@@ -226,6 +242,8 @@ class Trainer {
                 bool in_backward);
   void exchange_in_backward(Tape& tape, const std::vector<std::pair<Variable, Tensor>>& losses, OptimizerStep& update,
                             bool in_backward);
+  /// Copies the figures of a step to its result.
+  void note(const StepReport& report, StepResult& result) const;
   /// Waits for the device, and averages the weights.
   void finish(const OptimizerStep& update, std::int64_t number, StepResult& result);
   /// Prepares the exchange of gradients before the first step of several ranks.
@@ -234,15 +252,19 @@ class Trainer {
   Communicator& ranks_of_device() const { return device_ranks_ ? *device_ranks_ : state_.ranks; }
 
   // trainer_graph.cpp
+  /// Reads the step that was started, if there is one, and tells it.
+  void settle();
+  /// Whether the host may read a replay after the next one has begun: nothing that it does follows from the result.
+  bool may_settle_later() const;
   /// Gives the memory of a captured step back, since its shapes or what the host does differ now.
   Way leave_captured();
   /// How this rank would run a step on prepared micro-batches; result.not_captured says why it is queued.
   Way way_of(const std::vector<Batch>& batch, const StepHooks& hooks, StepResult& result);
   /// Captures the step on all ranks, or says why not in result.not_captured and returns false.
   bool capture(const std::vector<Batch>& batch, const StepHooks& hooks, StepResult& result);
-  /// Runs the captured step.
-  void replay(const Work& work, const Agreement& agreed, std::int64_t number, double learning_rate,
-              const std::function<void()>& meanwhile, StepResult& result);
+  /// Runs the captured step. Nothing: see `step`.
+  std::optional<StepResult> replay(const Work& work, const Agreement& agreed, std::int64_t number, double learning_rate,
+                                   const std::function<void()>& meanwhile, bool may_wait, StepResult result);
   /// Copies the inputs of the next step beside the work of this one, if that is captured with the same shapes.
   void send_ahead(Work& next);
   /// The batch with tensors on the model's device in place of those that kernels read.
@@ -254,6 +276,9 @@ class Trainer {
   /// Evaluates if an epoch or the run is over, or an evaluation within the epoch is due. False if it was stopped.
   bool evaluate_if_due(const TrainerEvents& events);
   void take_step(Loader& loader, const TrainerEvents& events);
+  /// Samples and steps of the epoch and the run with the step that was started.
+  std::int64_t samples_begun() const;
+  std::int64_t steps_begun() const;
   Work next_work(Loader& loader) const;
   LoaderOptions loader_options() const;
   bool is_better(const Evaluation& evaluation) const;
@@ -271,6 +296,8 @@ class Trainer {
   std::unique_ptr<Communicator> device_ranks_;  // of a GPU; null on the CPU, and until the first step
   std::unique_ptr<GradientExchange> exchange_;  // null of one rank, and before the first step
   std::unique_ptr<Graph> graph_;                // null until a step could be captured
+  std::unique_ptr<Started> started_;            // null: all steps are told
+  std::chrono::steady_clock::time_point told_;  // when the last step was
   std::optional<Work> next_;                    // of the next step of an epoch; nothing: the loader has it
   std::exception_ptr next_error_;               // why it could not be read: the next step's error
 };

@@ -6,8 +6,10 @@
 #include "ops/losses/loss_kernels.h"
 #include "optim/step.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <iterator>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -83,12 +85,14 @@ bool Trainer::captures_steps() const { return options_.step.graph && !options_.s
 bool Trainer::sends_ahead() const { return adaptive_of(state_.policy) == nullptr; }
 
 void Trainer::release_captured() {
+  settle();
   if (captured_bytes() == 0) return;
   graph_->forget();
   graph_->alike = steps_before;
 }
 
 Trainer::Way Trainer::leave_captured() {
+  settle();
   if (graph_) {
     graph_->forget();
     graph_->signature.reset();
@@ -144,6 +148,7 @@ Trainer::Way Trainer::way_of(const std::vector<Batch>& batch, const StepHooks& h
   if (signature != step.signature) {
     if (step.signature && ++step.different == patience)
       tell("shapes of batches, or where their sequences begin, differ from step to step");
+    settle();
     step.forget();
     step.signature = std::move(signature);
     step.alike = 0;
@@ -165,6 +170,8 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
     const std::int64_t parts = std::ssize(batch);
     step.totals = std::make_unique<RunningTotals>(task_);
     step.numbers = Tensor::zeros({at_weights + 2 * parts}, DType::f64, device, Purpose::workspace);
+    const Tensor goes_on =
+        may_settle_later() ? Tensor::full({}, 1, DType::i32, device, Purpose::workspace) : Tensor();
     std::vector<Factor> weights, shares;
     for (std::int64_t i = 0; i < parts; ++i) {
       weights.push_back(step.number(at_weights + i));
@@ -174,7 +181,7 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
     if (exchange_) exchange_->check_order(false);  // the host sends nothing; the steps before had the same order
     const auto work = [&] {
       step.update = std::make_unique<OptimizerStep>(state_.optimizer, parameters_, step.numbers.leading(0, 1),
-                                                    options_.step.clipping);
+                                                    goes_on, options_.step.clipping);
       step.saved_bytes = queue(step.inputs, weights, shares, 0, *step.update, *step.totals, hooks, step.clock());
     };
     step.graph = std::make_unique<DeviceGraph>(device, work, options_.step.budget);
@@ -210,8 +217,25 @@ void Trainer::send_ahead(Work& next) {
   next.is_sent = true;
 }
 
-void Trainer::replay(const Work& work, const Agreement& agreed, std::int64_t number, double learning_rate,
-                     const std::function<void()>& meanwhile, StepResult& result) {
+// With several ranks the host's messages follow the steps; of an average and a loss scale the host reads each step.
+bool Trainer::may_settle_later() const {
+  return train_ && state_.ranks.size() == 1 && state_.average == nullptr && state_.optimizer.loss_scale() == nullptr;
+}
+
+void Trainer::settle() {
+  if (!started_) return;
+  const std::unique_ptr<Started> step = std::move(started_);
+  const std::vector<double> numbers = step->numbers.read();
+  const auto figures = static_cast<std::size_t>(graph_->update->figures().count());
+  StepResult result = std::move(step->result);
+  note(graph_->update->report(std::span(numbers).first(figures)), result);
+  result.totals = graph_->totals->totals_of(std::span(numbers).subspan(figures), step->weight);
+  step->tell(std::move(result));
+}
+
+std::optional<StepResult> Trainer::replay(const Work& work, const Agreement& agreed, std::int64_t number,
+                                          double learning_rate, const std::function<void()>& meanwhile, bool may_wait,
+                                          StepResult result) {
   Graph& step = *graph_;
   const Device device = state_.model.context().device;
   const bool is_there = work.is_sent && step.arrived;  // it was forgotten where the step is captured anew
@@ -229,10 +253,22 @@ void Trainer::replay(const Work& work, const Agreement& agreed, std::int64_t num
   for (const Parameter* const parameter : parameters_)
     if (parameter->trainable()) parameter->tensor().bump_version();
   result.saved_bytes = step.saved_bytes;
+  const double weight = std::accumulate(work.weights.begin(), work.weights.end(), 0.0);
+  std::vector<Tensor> read{step.update->figures()};
+  std::ranges::copy(step.totals->numbers(), std::back_inserter(read));
+  std::unique_ptr<Started> started;
+  if (may_wait && may_settle_later() && read.size() > 1)
+    started = std::make_unique<Started>(result, DeviceNumbers(read), weight, step.totals->samples());
+  settle();
   if (meanwhile) meanwhile();
+  if (started) {
+    started_ = std::move(started);
+    state_.optimizer.zero_grad();
+    return {};
+  }
   finish(*step.update, number, result);
-  result.totals =
-      step.totals->read_replayed(std::accumulate(work.weights.begin(), work.weights.end(), 0.0), state_.ranks);
+  result.totals = step.totals->read_replayed(weight, state_.ranks);
+  return result;
 }
 
 }  // namespace lacuna

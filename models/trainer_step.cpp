@@ -48,7 +48,7 @@ void share_state(MemoryPolicy& policy, Communicator& ranks) {
 }  // namespace
 
 StepResult Trainer::step(std::vector<Batch> batch, std::int64_t number, double learning_rate, const StepHooks& hooks) {
-  return step(work_of(std::move(batch)), number, learning_rate, hooks, {});
+  return *step(work_of(std::move(batch)), number, learning_rate, hooks, {}, false);
 }
 
 Trainer::Work Trainer::work_of(std::vector<Batch> batch) const {
@@ -62,8 +62,8 @@ Trainer::Work Trainer::work_of(std::vector<Batch> batch) const {
   return work;
 }
 
-StepResult Trainer::step(Work work, std::int64_t number, double learning_rate, const StepHooks& hooks,
-                         const std::function<void()>& meanwhile) {
+std::optional<StepResult> Trainer::step(Work work, std::int64_t number, double learning_rate, const StepHooks& hooks,
+                                        const std::function<void()>& meanwhile, bool may_wait) {
   StepResult result;
   state_.ranks.describe("training step");
   open_exchange();
@@ -71,10 +71,8 @@ StepResult Trainer::step(Work work, std::int64_t number, double learning_rate, c
   const bool calibrates = adaptive != nullptr && adaptive->calibration_due();
   std::vector<Batch>& batch = work.batch;
   const Agreement agreed = agree(work.weights, calibrates ? leave_captured() : way_of(batch, hooks, result));
-  if (agreed.way == Way::replayed || (agreed.way == Way::captured && capture(batch, hooks, result))) {
-    replay(work, agreed, number, learning_rate, meanwhile, result);
-    return result;
-  }
+  if (agreed.way == Way::replayed || (agreed.way == Way::captured && capture(batch, hooks, result)))
+    return replay(work, agreed, number, learning_rate, meanwhile, may_wait, std::move(result));
   if (graph_) release_captured();  // its memory is that of this step
   state_.model.set_training(true);
   {
@@ -160,7 +158,7 @@ std::int64_t Trainer::queue(std::vector<Batch>& batch, std::span<const Factor> w
   // A finite loss may have non-finite gradients. Parameters updated by them could not be saved.
   if (!exchange_) update.measure(parameters_);
   update.apply(parameters_);
-  update.adapt_loss_scale();
+  update.end();
   return saved_bytes;
 }
 
@@ -200,21 +198,24 @@ void Trainer::exchange_in_backward(Tape& tape, const std::vector<std::pair<Varia
   while (Parameter* const done = exchange_->next(true)) update.measure(*done);
 }
 
-void Trainer::finish(const OptimizerStep& update, std::int64_t number, StepResult& result) {
-  const StepReport report = update.report();  // the only place where the host waits for the device
-  const Optimizer& optimizer = state_.optimizer;
+void Trainer::note(const StepReport& report, StepResult& result) const {
   result.loss = report.loss;
   result.gradient_norm = report.gradient_norm;
   result.updated = report.updated;
   result.loss_scale = report.loss_scale;
   result.overflowed = report.loss_scale > least_loss_scale && std::isfinite(report.loss) &&
-                      !std::isfinite(report.gradient_norm) && optimizer.loss_scale() != nullptr;
-  if (optimizer.is_sharded() && state_.ranks.size() > 1) {  // a plan has one rank's part alone
+                      !std::isfinite(report.gradient_norm) && state_.optimizer.loss_scale() != nullptr;
+  if (report.nonfinite != nullptr) result.nonfinite = report.nonfinite->path();
+}
+
+void Trainer::finish(const OptimizerStep& update, std::int64_t number, StepResult& result) {
+  const StepReport report = update.report();  // the host waits for the device here
+  note(report, result);
+  if (state_.optimizer.is_sharded() && state_.ranks.size() > 1) {  // a plan has one rank's part alone
     result.updated = largest_of_ranks(state_.ranks, report.updated ? 1 : 0) > 0;
     if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm))
       share_updates(state_.optimizer, parameters_, ranks_of_device());
   }
-  if (report.nonfinite != nullptr) result.nonfinite = report.nonfinite->path();
   if (result.finite() && !result.overflowed && state_.average != nullptr) state_.average->update(number);
   state_.optimizer.zero_grad();
 }

@@ -32,9 +32,11 @@ OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> p
 }
 
 OptimizerStep::OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, const Tensor& rate,
-                             const Clipping& clipping)
+                             const Tensor& goes_on, const Clipping& clipping)
     : OptimizerStep(optimizer, parameters, 1, clipping) {
   clip_.rate = rate;
+  goes_on_ = goes_on;
+  if (goes_on_.defined()) clip_.finite.copy_from(goes_on_);
 }
 
 void OptimizerStep::add_loss(const Tensor& loss, const Factor& weight) {
@@ -47,8 +49,9 @@ Tensor OptimizerStep::loss_gradient(const Tensor& loss, const Factor& weight) co
   return gradient;
 }
 
-void OptimizerStep::adapt_loss_scale() const {
+void OptimizerStep::end() const {
   if (const LossScale* const scale = optimizer_.loss_scale()) scale->adapt(clip_.finite);
+  if (goes_on_.defined()) goes_on_.copy_from(clip_.finite);
 }
 
 void OptimizerStep::add_losses_of(Communicator& ranks) {
@@ -99,9 +102,16 @@ void OptimizerStep::update(std::span<Parameter* const> parameters) {
 
 StepReport OptimizerStep::report() const {
   if (squares_.device() == Device::meta) return {};
-  const std::vector<double> figures = figures_.to_vector();
-  const std::span<const double> squares = std::span(figures).subspan(2);
-  const double scale = scale_.defined() ? scale_.item() : 1;
+  return report(figures_.to_vector(), scale_.defined() ? scale_.item() : 1);
+}
+
+StepReport OptimizerStep::report(std::span<const double> figures) const {
+  expect(!scale_.defined(), "a step's loss scale is read with its figures");
+  return report(figures, 1);
+}
+
+StepReport OptimizerStep::report(std::span<const double> figures, double scale) const {
+  const std::span<const double> squares = figures.subspan(2);
   StepReport report{.loss = figures[0],
                     .gradient_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0)) / scale,
                     .loss_scale = scale,

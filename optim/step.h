@@ -34,8 +34,9 @@ class OptimizerStep {
   /// `parameters`: all of a model, which outlives this; those without a
   /// gradient take no part. Throws Error if more than one limit is set.
   OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, double lr, const Clipping& clipping);
-  /// `rate`: f64 [], the learning rate when the step is replayed, on cuda.
-  OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, const Tensor& rate,
+  /// Of a step that is replayed, on cuda. rate: f64 [], the learning rate. goes_on: i32 []: 0 after a step that was not
+  /// finite; then nothing is updated. Undefined: each step looks at itself alone.
+  OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, const Tensor& rate, const Tensor& goes_on,
                 const Clipping& clipping);
 
   /// Adds weight · loss to the loss of the step. loss: [] f32 or f64. If the
@@ -63,14 +64,18 @@ class OptimizerStep {
   /// of which one overflows changes nothing.
   bool needs_all() const { return clipping_.norm > 0 || scale_.defined(); }
 
-  /// After all updates: the loss scale of the next step.
-  void adapt_loss_scale() const;
+  /// After all updates: what the next step takes from this one.
+  void end() const;
 
   /// Waits for the device: to be called once, at the end of the step.
   StepReport report() const;
+  /// The same of `figures` that were read, in a step without a loss scale.
+  StepReport report(std::span<const double> figures) const;
+  const Tensor& figures() const { return figures_; }
 
  private:
   void update(std::span<Parameter* const> parameters);
+  StepReport report(std::span<const double> figures, double scale) const;
 
   Optimizer& optimizer_;
   std::span<Parameter* const> parameters_;
@@ -81,6 +86,7 @@ class OptimizerStep {
   Tensor loss_;     // f64 []
   Tensor squares_;  // f64 [parameters]: squared norm of each gradient
   Tensor scale_;    // f32 []: loss scale of this step; undefined: 1
+  Tensor goes_on_;  // i32 [] or undefined
   GradientClip clip_;
   bool clip_is_known_ = false;  // the factor for all gradients together
 };

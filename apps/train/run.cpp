@@ -298,6 +298,8 @@ bool Run::train() {
       .stop = [] { return InterruptGuard::signal() != 0; },
       .nonfinite = [this](const StepResult& result) { report_nonfinite(result); },
       .after_step = [this](const StepResult& result, double rate, double seconds) { note_step(result, rate, seconds); },
+      .needs_state = [every = experiment_.output.save_every_steps](
+                         std::int64_t steps) { return every > 0 && steps % every == 0; },
       .evaluating = [this](std::int64_t samples, std::int64_t of) { show_evaluation(samples, of); },
       .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }};
   bool reached_end = false;

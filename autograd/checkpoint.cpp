@@ -184,6 +184,9 @@ std::vector<Variable> checkpoint(Label path, const CheckpointFunction& function,
   node->function = function;
   node->policy = &tape->policy();
   node->tape_pass = tape->pass();
+  const auto reader_of = [&](std::size_t i) -> Reader {
+    return {.op = name, .path = path, .source = lacuna::input(static_cast<int>(i)), .need = Need::value};
+  };
   std::vector<Variable> constants;
   bool wanted = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -192,9 +195,7 @@ std::vector<Variable> checkpoint(Label path, const CheckpointFunction& function,
     node->edges.push_back(input.requires_grad() ? input.edge() : Edge{});
     node->inputs.push_back(input.defined() ? input.shape() : Shape{});
     node->saved.push_back(input.defined() ? tape->saved_tensor(input) : nullptr);
-    if (node->saved.back())
-      node->saved.back()->add_reader(
-          {.op = name, .path = path, .source = lacuna::input(static_cast<int>(i)), .need = Need::value});
+    if (node->saved.back()) node->saved.back()->add_reader(reader_of(i));
     if (node->saved.back()) node->saved.back()->note_use(true);
     constants.push_back(input.defined() ? input.detach() : Variable());
   }
@@ -208,8 +209,8 @@ std::vector<Variable> checkpoint(Label path, const CheckpointFunction& function,
   }();
   node->ops_read = NoteOps::count_read(node->ops);
   if (!wanted && node->leaves.empty()) {
-    for (const SavedTensorPtr& saved : node->saved)
-      if (saved) saved->withdraw_reader();
+    for (std::size_t i = 0; i < node->saved.size(); ++i)
+      if (node->saved[i]) node->saved[i]->withdraw_reader(reader_of(i));
     return results;
   }
   for (const Variable& result : results)

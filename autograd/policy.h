@@ -31,6 +31,8 @@ struct Reader {
   Need need{};
   bool rematerializes = false;  // reads it to rematerialize another tensor, not to compute a gradient
   bool optional = false;        // works without the tensor
+
+  bool operator==(const Reader&) const = default;
 };
 
 /// The facts about a saved tensor from which a policy decides how to hold it.

@@ -39,8 +39,9 @@ void SavedTensor::set_origin(Origin origin) {
   for (const SavedTensorPtr& source : origin_.sources) {
     if (!source) continue;
     source->results_.push_back(weak_from_this());
-    // No variable names an extra output, so it waits until this tensor is decided.
-    if (source->is_extra_output()) source->add_name();
+    if (!source->waits_for(*this)) continue;
+    waiting_.push_back(source);
+    source->add_name();
   }
 }
 
@@ -53,11 +54,15 @@ void SavedTensor::add_reader(const Reader& reader, Groups groups, std::int64_t h
   add_hint(groups, heads);
 }
 
-void SavedTensor::withdraw_reader() {
-  if (holder_) return release_reader();
-  readers_.pop_back();
+void SavedTensor::withdraw_reader(const Reader& reader) {
+  const auto last = std::ranges::find(readers_.rbegin(), readers_.rend(), reader);
+  expect(last != readers_.rend(), "{} in {} does not read {}", reader.op.text(), reader.path.text(), key());
+  readers_.erase(std::next(last).base());
   need_ = Need::sign;
-  for (const Reader& reader : readers_) need_ = std::max(need_, reader.need);
+  for (const Reader& left : readers_) need_ = std::max(need_, left.need);
+  if (!holder_ || !readers_.empty() || guests_ > 0) return;
+  free();
+  holder_ = Dropped();
 }
 
 void SavedTensor::add_hint(Groups groups, std::int64_t heads) {
@@ -102,19 +107,50 @@ bool SavedTensor::has_approximate_origin() const {
          });
 }
 
+// Bytes that are held only if a result is rematerialized from this tensor.
+std::int64_t SavedTensor::source_bytes() const {
+  if (holder_ || is_parameter_ || is_extra_output() || !readers_.empty()) return 0;
+  const std::int64_t own = shape_.count() * size_of(dtype_);
+  if (origin_.sources.empty()) return own;
+  std::int64_t below = 0;
+  for (const SavedTensorPtr& source : origin_.sources)
+    if (source) below += source->source_bytes();
+  return std::min(own, below);
+}
+
+// Sources that no backward reads may be held in place of this tensor if they are smaller, as before a resize.
+bool SavedTensor::has_cheap_sources() const {
+  std::int64_t all = 0;
+  for (const SavedTensorPtr& source : sources())
+    if (source) all += source->source_bytes();
+  return all == 0 || all < shape_.count() * size_of(dtype_);
+}
+
+// Whether the tensor stays until `result` is decided. No variable names an extra output.
+bool SavedTensor::waits_for(const SavedTensor& result) const {
+  return is_extra_output() || (source_bytes() > 0 && result.has_cheap_sources());
+}
+
 bool SavedTensor::can_be_source(Need need) const {
   if (is_changed() || is_discarded()) return false;
   if (holder_) return need < Need::exact || !policy_.quantizes() || !is_approximate();
-  return is_parameter_ || is_extra_output() || (!readers_.empty() && need_ >= Need::value);
+  return is_parameter_ || is_extra_output() || readers_.empty() || need_ >= Need::value;
 }
 
 bool SavedTensor::can_rematerialize() const {
-  return !sources().empty() && std::ranges::all_of(sources(), [this](const SavedTensorPtr& source) {
-    return !source || source->can_be_source(need_);
-  });
+  return !sources().empty() && has_cheap_sources() &&
+         std::ranges::all_of(sources(),
+                             [this](const SavedTensorPtr& source) { return !source || source->can_be_source(need_); });
 }
 
 bool SavedTensor::is_optional() const { return std::ranges::all_of(readers_, &Reader::optional); }
+
+bool SavedTensor::are_results_unread() const {
+  return std::ranges::all_of(results_, [](const std::weak_ptr<SavedTensor>& result) {
+    const SavedTensorPtr alive = result.lock();
+    return !alive || alive->holder_ || (alive->is_used_ && !alive->may_be_read_);
+  });
+}
 
 // An undecided source counts as kept, since it considers the chain above it when it is finalized.
 int SavedTensor::chain_below() const {
@@ -158,11 +194,7 @@ SavedTensorInfo SavedTensor::info() const {
           .can_rematerialize = can_rematerialize(),
           .approximate = has_approximate_origin(),
           .chain = below + 1 + chain_above_,
-          .results_unread = std::ranges::all_of(results_,
-                                                [](const std::weak_ptr<SavedTensor>& result) {
-                                                  const SavedTensorPtr alive = result.lock();
-                                                  return !alive || (alive->is_used_ && !alive->may_be_read_);
-                                                }),
+          .results_unread = are_results_unread(),
           .readers = readers_};
 }
 
@@ -205,11 +237,13 @@ SavedTensorReport SavedTensor::report() const {
 
 Hold SavedTensor::decide() const {
   if (is_parameter_) return {.kind = Hold::keep};
-  if (readers_.empty()) return {.kind = Hold::drop};
+  const bool is_link = !are_results_unread() && can_rematerialize();
+  if (readers_.empty() && (region_input_ || !is_link)) return {.kind = Hold::drop};
   if (region_input_) return {.kind = is_optional() ? Hold::drop : need_ == Need::sign ? Hold::sign_mask : Hold::keep};
   const SavedTensorInfo known = info();
   const Hold hold = policy_.decide(known);
   expect_valid(hold, known, policy_);
+  if (readers_.empty() && hold.kind != Hold::rematerialize) return {.kind = Hold::drop};
   // Signs or quantized values of a changed tensor would be silently wrong, but reading a kept one throws.
   const bool reads_values = hold.kind == Hold::sign_mask || hold.kind == Hold::quantize;
   return (reads_values || hold.store != nullptr) && is_changed() ? Hold{.kind = Hold::keep} : hold;
@@ -220,9 +254,6 @@ void SavedTensor::finalize() {
   const Hold hold = decide();
   const bool is_free = is_parameter_ || (is_borrowed() && owner_.purpose == Purpose::data);
   const bool offers_signs = hold.kind == Hold::keep && policy_.quantizes() && has_approximate_origin() && !is_changed();
-  std::vector<SavedTensorPtr> waiting;  // extra outputs
-  for (const SavedTensorPtr& source : origin_.sources)
-    if (source && source->is_extra_output()) waiting.push_back(source);
   if (hold.kind == Hold::keep && region_input_ && region_input_->is_approximate())
     holder_ = RegionInput(region_input_);
   else
@@ -233,7 +264,7 @@ void SavedTensor::finalize() {
     if (source) source->raise_chain_above(chain_above_ + 1);
   tensor_ = {};
   origin_ = {};
-  for (const SavedTensorPtr& source : waiting) source->remove_name();
+  release_waiting();
 }
 
 Operand SavedTensor::read(const Shape& shape, Label reader, bool as_whole) {
@@ -256,6 +287,11 @@ Operand SavedTensor::signs(const Shape& shape, Label reader, bool optional) {
 
 Tensor SavedTensor::whole(Label reader) { return read(shape_, reader, true).whole(); }
 
+void SavedTensor::release_waiting() noexcept {
+  for (const std::vector<SavedTensorPtr> waiting = std::exchange(waiting_, {}); const SavedTensorPtr& source : waiting)
+    source->remove_name();
+}
+
 void SavedTensor::release_reader() {
   if (++done_ < readers_.size() + guests_) return;
   if (!is_retained_) return free();
@@ -270,11 +306,13 @@ void SavedTensor::discard() {
 }
 
 void SavedTensor::free() {
+  if (auto* const link = holder_ ? std::get_if<Rematerialized>(&*holder_) : nullptr; link && readers_.empty())
+    link->withdraw();  // no result was rematerialized from it
   if (holder_) std::visit([](auto& holder) { holder.release(); }, *holder_);
   tensor_ = {};
   region_input_ = {};
-  for (const Origin origin = std::exchange(origin_, {}); const SavedTensorPtr& source : origin.sources)
-    if (source && source->is_extra_output()) source->remove_name();
+  origin_ = {};
+  release_waiting();
 }
 
 }  // namespace lacuna

@@ -76,8 +76,8 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   /// Adds an op that reads the tensor in backward if it is kept for other readers (`is_kept`).
   void add_guest() { ++guests_; }
   void reserve_readers(std::size_t more) { readers_.reserve(readers_.size() + more); }
-  /// Undoes the last `add_reader`.
-  void withdraw_reader();
+  /// Undoes the last `add_reader` with this reader.
+  void withdraw_reader(const Reader& reader);
   /// Notes that an op takes the tensor as an input. `is_read`: the op's backward may read the tensor, or rematerialize
   /// its output from it.
   void note_use(bool is_read) {
@@ -137,6 +137,10 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   bool is_borrowed() const;
   bool is_changed() const;
   bool is_optional() const;
+  bool are_results_unread() const;
+  std::int64_t source_bytes() const;
+  bool has_cheap_sources() const;
+  bool waits_for(const SavedTensor& result) const;
   bool can_be_source(Need need) const;
   bool can_rematerialize() const;
   bool has_approximate_origin() const;
@@ -145,11 +149,13 @@ class SavedTensor : public std::enable_shared_from_this<SavedTensor> {
   Hold decide() const;
   Operand read(const Shape& shape, Label reader, bool as_whole);
   void expect_unchanged(Label reader) const;
+  void release_waiting() noexcept;
   void free();
 
-  Tensor tensor_;                 // defined until `finalize`
-  std::optional<Holder> holder_;  // set by `finalize`
-  Origin origin_;                 // valid until `finalize`
+  Tensor tensor_;                          // defined until `finalize`
+  std::optional<Holder> holder_;           // set by `finalize`
+  Origin origin_;                          // valid until `finalize`
+  std::vector<SavedTensorPtr> waiting_{};  // sources that are decided after this tensor
   MemoryPolicy& policy_;
   SavedTensorQueue* queue_;  // the tape's; null once the tape is gone
   bool is_queued_ = false;

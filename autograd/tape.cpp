@@ -153,15 +153,6 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
     if (source.kind == Source::Kind::output) return added.outputs[source.index];
     return source.index < extra_outputs.size() ? extra_outputs[source.index].shape() : Shape();
   };
-  if (!op->rematerializes().empty() && !is_view) {
-    Origin origin{op, {}, {}};
-    for (const Remat& row : op->rematerializes()) {
-      const bool is_given = row.from.kind != Source::Kind::input || row.from.index < inputs.size();
-      origin.sources.push_back(is_given ? saved_at(row.from) : nullptr);
-      origin.shapes.push_back(is_given ? shape_at(row.from) : Shape{});
-    }
-    saved_outputs.front()->set_origin(std::move(origin));
-  }
   if (number >= 0) {
     const auto heads_of = [&](const Save& row) {
       if (op->heads() == 1) return std::int64_t{1};
@@ -186,6 +177,15 @@ void add_op(Tape& tape, const std::shared_ptr<const Operation>& op, Label path, 
       added.saved.push_back(needed ? saved : nullptr);
       added.saved_shapes.push_back(shape_at(row.from));
     }
+  }
+  if (!op->rematerializes().empty() && !is_view) {
+    Origin origin{op, {}, {}};
+    for (const Remat& row : op->rematerializes()) {
+      const bool is_given = row.from.kind != Source::Kind::input || row.from.index < inputs.size();
+      origin.sources.push_back(is_given ? saved_at(row.from) : nullptr);
+      origin.shapes.push_back(is_given ? shape_at(row.from) : Shape{});
+    }
+    saved_outputs.front()->set_origin(std::move(origin));
   }
   for (const SavedTensorPtr& saved : saved_extras) saved->remove_name();
 }

@@ -6,6 +6,7 @@
 #include "data/text/language/encoder.h"
 #include "models/backbone.h"
 #include "models/folders/values.h"
+#include "models/io/weights.h"
 #include "models/registry.h"
 #include "models/task.h"
 
@@ -13,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 namespace lacuna::apps {
@@ -76,6 +78,14 @@ std::vector<Contradiction> contradictions(const std::vector<HyperParameter>& giv
   return found;
 }
 
+/// The folder as far as it describes a model of which it gives the backbone: the statistics of images.
+ModelFolder as_whole(const ModelFolder& folder, const std::string& model) {
+  ModelFolder whole{.config = folder.config, .library = folder.library, .model = model};
+  whole.images = {.mean = folder.images.mean, .std = folder.images.std};
+  whole.problem = tasks().get(model_families().get(family_of(model)).task).problem;
+  return whole;
+}
+
 /// Takes the model of a classifier's folder as the backbone of the configuration's model, which has one. Returns the
 /// folder as far as it describes the whole: the statistics of images.
 std::optional<ModelFolder> take_backbone(Configuration& configuration, const Tree& root, const ModelFolder& folder,
@@ -112,10 +122,46 @@ std::optional<ModelFolder> take_backbone(Configuration& configuration, const Tre
   }
   std::erase_if(model.options, [](const HyperParameter& option) { return option.key == "backbone"; });
   model.options.push_back({"backbone", backbone.tree()});
-  ModelFolder whole{.config = folder.config, .library = folder.library, .model = model.name};
-  whole.images = {.mean = folder.images.mean, .std = folder.images.std};
-  whole.problem = tasks().get(model_families().get(family_of(model.name)).task).problem;
-  return whole;
+  return as_whole(folder, model.name);
+}
+
+/// Whether the model has a backbone with the tensors of the other one, but for those beside it, as SegFormer has a
+/// PVTv2.
+bool has_as_backbone(const Model& model, const Model& other) {
+  if (model.backbone_path().empty()) return false;
+  std::map<std::string, Shape> theirs;
+  for (const auto& [name, tensor] : state_of(other)) theirs.emplace(name, tensor.shape());
+  const std::string path = std::string(model.backbone_path()) + ".";
+  return std::ranges::all_of(state_of(model), [&](const NamedTensor& one) {
+    if (!one.first.starts_with(path)) return true;
+    const auto found = theirs.find(one.first.substr(path.size()));
+    return found != theirs.end() && found->second == one.second.shape();
+  });
+}
+
+/// The same as take_backbone for a model whose own hyper-parameters describe its backbone. Nothing where the folder's
+/// model is no such backbone.
+std::optional<ModelFolder> take_own_backbone(Configuration& configuration, const ModelFolder& folder,
+                                             const ModelDescription& stored) {
+  Configuration::Model& model = configuration.model;
+  const std::vector<HyperParameter> given = all_given(model.name, hyper_parameters_of(configuration));
+  const ModelDescription usual = describe_model(model.name, {});
+  std::vector<HyperParameter> taken, all = given;
+  for (const HyperParameter& theirs : stored.hyper_parameters) {
+    const Field* const own = usual.options.find(theirs.key);
+    const bool of_whole = theirs.key == "image_size" || theirs.key == "num_classes";
+    if (own != nullptr && !of_whole && !own->fits_any_weights && find_value(given, theirs.key) == nullptr)
+      taken.push_back(theirs);
+  }
+  all.insert(all.end(), taken.begin(), taken.end());
+  const ModelDescription asked = describe_model(model.name, all);
+  if (!asked.problems.empty()) return {};
+  for (const Contradiction& one : contradictions(given, stored))
+    if (one.key != "image_size" && one.key != "num_classes") return {};
+  const ModelContext meta{.device = Device::meta};
+  if (!has_as_backbone(*asked.build(meta), *stored.build(meta))) return {};
+  model.options.insert(model.options.end(), taken.begin(), taken.end());
+  return as_whole(folder, model.name);
 }
 
 }  // namespace
@@ -143,6 +189,7 @@ std::optional<ModelFolder> take_model(Configuration& configuration, const Tree& 
     if (family_of(model.name) != stored.family) {
       if (describe_model(model.name, {}).options.find("backbone") != nullptr)
         return take_backbone(configuration, root, *folder, stored, problems);
+      if (std::optional<ModelFolder> whole = take_own_backbone(configuration, *folder, stored)) return whole;
       problems.add(place_of(root, "model", "name"),
                    fmt::format("model.name is {}, but {} describes a {} (family {}); {}", model.name,
                                folder->config.string(), folder->model, stored.family, instead));

@@ -154,8 +154,11 @@ class Rematerialized : public HolderBase {
   Operand::Form read(const ReadRequest& request);
   void rewind();
   void release();
+  /// Undoes that it reads the sources, before backward.
+  void withdraw();
 
  private:
+  Reader reader_of(std::size_t source) const;
   Operand rows(Label reader) const;
   void release_sources();
 
@@ -164,6 +167,7 @@ class Rematerialized : public HolderBase {
   DType dtype_;
   Device device_;
   Label op_, path_;
+  Need need_;
   Tensor signs_;
   Tensor whole_{};  // defined once computed for several readers
 };

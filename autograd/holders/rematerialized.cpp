@@ -11,22 +11,22 @@ Rematerialized::Rematerialized(Origin& origin, const SavedTensorInfo& info, Devi
       device_(device),
       op_(info.op),
       path_(info.path),
+      need_(info.need),
       signs_(std::move(signs)) {
   for (const SavedTensorPtr& source : origin.sources)
     if (source) source->reserve_readers(origin.sources.size());
   origin_ = std::move(origin);  // nothing allocates from here on
-  const std::span<const Remat> table = origin_.op->rematerializes();
-  for (std::size_t i = 0; i < origin_.sources.size(); ++i) {
-    SavedTensor* const source = origin_.sources[i].get();
-    if (source == nullptr) continue;
-    const Need need = source->is_extra_output() ? Need::exact : std::max(info.need, Need::value);
-    source->add_reader({.op = op_,
-                        .kind = origin_.op->kind(),
-                        .path = path_,
-                        .source = table[i].from,
-                        .need = need,
-                        .rematerializes = true});
-  }
+  for (std::size_t i = 0; i < origin_.sources.size(); ++i)
+    if (origin_.sources[i]) origin_.sources[i]->add_reader(reader_of(i));
+}
+
+Reader Rematerialized::reader_of(std::size_t source) const {
+  return {.op = op_,
+          .kind = origin_.op->kind(),
+          .path = path_,
+          .source = origin_.op->rematerializes()[source].from,
+          .need = origin_.sources[source]->is_extra_output() ? Need::exact : std::max(need_, Need::value),
+          .rematerializes = true};
 }
 
 bool Rematerialized::is_approximate() const {
@@ -73,6 +73,12 @@ void Rematerialized::release() {
   whole_ = {};
   signs_ = {};
   release_sources();
+}
+
+void Rematerialized::withdraw() {
+  for (std::size_t i = 0; i < origin_.sources.size(); ++i)
+    if (origin_.sources[i]) origin_.sources[i]->withdraw_reader(reader_of(i));
+  origin_ = {};
 }
 
 void Rematerialized::release_sources() {

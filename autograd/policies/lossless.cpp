@@ -5,8 +5,10 @@ namespace lacuna {
 
 Hold decide_exactly(const SavedTensorInfo& info) {
   constexpr int longest_chain = 3;  // a longer one saves little more and makes backward hold all its links at once
-  if (info.optional) return {.kind = Hold::drop};
-  if (info.can_rematerialize && info.chain <= longest_chain) return {.kind = Hold::rematerialize};
+  const bool is_cheap = info.can_rematerialize && info.chain <= longest_chain;
+  // A dropped tensor cannot be a link of a chain, as a ReLU between a norm and a resize is.
+  if (info.optional && (!is_cheap || info.results_unread)) return {.kind = Hold::drop};
+  if (is_cheap) return {.kind = Hold::rematerialize};
   return {.kind = info.need == Need::sign ? Hold::sign_mask : Hold::keep};
 }
 

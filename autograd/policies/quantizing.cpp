@@ -30,7 +30,7 @@ Hold hold_quantized(Hold otherwise, const SavedTensorInfo& info, const quant::Qu
 Hold beside_quantized(const Hold& hold, const SavedTensorInfo& info) {
   const bool is_found_again = hold.kind == Hold::drop || hold.kind == Hold::rematerialize;
   if (!is_found_again || !info.approximate) return hold;
-  if (info.need == Need::sign) return {.kind = Hold::sign_mask};
+  if (info.need == Need::sign && (hold.kind == Hold::drop || info.results_unread)) return {.kind = Hold::sign_mask};
   return hold.kind == Hold::rematerialize ? hold_quantized(hold, info, {}) : hold;
 }
 

@@ -1,9 +1,8 @@
 // Faster R-CNN (Ren et al. 2015) on a feature pyramid, as torchvision has its first version: the same names, shapes and
 // initial distributions.
 #include "core/math.h"
-#include "models/backbone.h"
-#include "models/detection/detector.h"
 #include "models/detection/proposals.h"
+#include "models/detection/pyramid_detector.h"
 #include "models/feature_pyramid.h"
 #include "models/registry.h"
 #include "nn/functional.h"
@@ -11,6 +10,7 @@
 #include "ops/detection/box_losses.h"
 #include "ops/detection/boxes.h"
 #include "ops/detection/roi_align.h"
+#include "ops/shapes/embedding.h"
 
 #include <fmt/format.h>
 
@@ -24,34 +24,20 @@ namespace {
 constexpr double smooth_l1_beta = 1.0 / 9;
 constexpr BoxCoding proposal_coding{}, object_coding{{10, 10, 5, 5}};
 
-struct FasterRcnnOptions : DetectorOptions {
-  static constexpr std::int64_t pyramid_maps = 5, ratios = 3;
-  BackboneOptions backbone{};
-  bool frozen_norm = false;
-  double norm_eps = 1e-5;
-  std::int64_t fpn_channels = 256, roi_size = 7, representation = 1024;
-  std::vector<std::int64_t> anchor_sizes{32, 64, 128, 256, 512};  // [pyramid_maps, sizes]
+struct FasterRcnnOptions : PyramidDetectorOptions {
+  static inline const std::vector<std::int64_t> read_maps{-4, -3, -2, -1};
+  std::int64_t roi_size = 7, representation = 1024;
   std::int64_t rpn_pre_nms_top_n_train = 2000, rpn_post_nms_top_n_train = 2000, rpn_post_nms_top_n_test = 1000;
   double rpn_nms_thresh = 0.7;
   std::int64_t rpn_batch_size_per_image = 256, box_batch_size_per_image = 512;
   double rpn_positive_fraction = 0.5, box_positive_fraction = 0.25;
 
-  FasterRcnnOptions() { backbone.name = "resnet50"; }
+  FasterRcnnOptions() { anchor_sizes = {32, 64, 128, 256, 512}; }
   static Fields fields() {
     using F = FasterRcnnOptions;
-    return rows_of_base<F, DetectorOptions>() +
-           Fields{field("backbone", &F::backbone, fits_weights,
-                        "model whose last four maps the pyramid reads: a name, or a map of name and hyper-parameters"),
-                  field("frozen_norm", &F::frozen_norm, fits_weights,
-                        "the backbone's batch norms keep their statistics, weights and biases"),
-                  field("norm_eps", &F::norm_eps, up_to(1), fits_weights,
-                        "epsilon of frozen norms; 0 for torchvision's weights of COCO"),
-                  field("fpn_channels", &F::fpn_channels, extent_range, "channels of the pyramid"),
-                  field("roi_size", &F::roi_size, between(1, 64), "bins of a proposal along a side"),
+    return rows_of_base<F, PyramidDetectorOptions>() +
+           Fields{field("roi_size", &F::roi_size, between(1, 64), "bins of a proposal along a side"),
                   field("representation", &F::representation, extent_range, "width of the box head"),
-                  field("anchor_sizes", &F::anchor_sizes, extent_range, ItemCount{pyramid_maps, 64},
-                        "sides of the anchors in pixels: those of the finest of the five maps, those of the next, ...; "
-                        "equally many for each"),
                   field("rpn_pre_nms_top_n_train", &F::rpn_pre_nms_top_n_train, count_range, fits_weights,
                         "the same as topk_candidates in training"),
                   field("rpn_post_nms_top_n_train", &F::rpn_post_nms_top_n_train, count_range, fits_weights,
@@ -69,12 +55,7 @@ struct FasterRcnnOptions : DetectorOptions {
                   field("box_positive_fraction", &F::box_positive_fraction, up_to(1), fits_weights,
                         "largest part of these proposals that has an object")};
   }
-  void check(HyperProblems& problems) {
-    Backbone::check(backbone, {image_size, in_channels, {-4, -3, -2, -1}}, "backbone", problems);
-    if (anchor_sizes.size() % pyramid_maps != 0)
-      problems.add("anchor_sizes", fmt::format("`anchor_sizes` has {} sides: expected equally many for each of {} maps",
-                                               anchor_sizes.size(), pyramid_maps));
-  }
+  void check(HyperProblems& problems) const { PyramidDetectorOptions::check(read_maps, problems); }
 };
 
 /// The region proposal network's head, for every map.
@@ -126,29 +107,16 @@ class BoxHead final : public Module {
   nn::Linear fc6_, fc7_, classes_, boxes_;
 };
 
-class FasterRcnn final : public Detector {
+class FasterRcnn final : public PyramidDetector {
  public:
   FasterRcnn(const ModelContext& context, const FasterRcnnOptions& options)
-      : Detector(context, {.image_size = options.image_size,
-                           .in_channels = options.in_channels,
-                           .num_classes = options.num_classes,
-                           .heads = {"roi_heads.box_predictor.cls_score", "roi_heads.box_predictor.bbox_pred"}}),
+      : PyramidDetector(context, options, FasterRcnnOptions::read_maps,
+                        {"roi_heads.box_predictor.cls_score", "roi_heads.box_predictor.bbox_pred"}),
         options_(options),
-        backbone_(*this, "backbone.body", options.backbone,
-                  {.image_size = options.image_size,
-                   .in_channels = options.in_channels,
-                   .maps = {-4, -3, -2, -1},
-                   .fixed_norms = options.frozen_norm ? std::optional(options.norm_eps) : std::nullopt}),
-        pyramid_(*this, "backbone.fpn", torchvision_pyramid, backbone_.shapes(), options.fpn_channels),
+        pyramid_(*this, "backbone.fpn", torchvision_pyramid, shapes(), options.fpn_channels),
         proposal_head_(*this, "rpn.head", options.fpn_channels, anchors_of_place()),
         box_head_(*this, "roi_heads", options.fpn_channels * options.roi_size * options.roi_size,
                   options.representation, outputs_of_class()) {}
-
-  Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const override {
-    return backbone_.model().adapt(parameter, stored, library);
-  }
-  std::string_view backbone_path() const override { return backbone_.model().path(); }
-  bool takes(std::int64_t height, std::int64_t width) const override { return backbone_.model().takes(height, width); }
 
  private:
   static constexpr std::int64_t pyramid_maps = FasterRcnnOptions::pyramid_maps;
@@ -165,15 +133,13 @@ class FasterRcnn final : public Detector {
     std::vector<float> true_boxes, boxes_of_objects;  // [rows, 4] each
   };
 
-  std::int64_t anchors_of_place() const {
-    return FasterRcnnOptions::ratios * std::ssize(options_.anchor_sizes) / pyramid_maps;
-  }
+  std::int64_t anchors_of_place() const { return options_.anchors_of_place(); }
   std::int64_t outputs_of_class() const { return num_classes() + 1; }
 
   Outputs detect(Variable images, const std::vector<TrueObjects>& truth) override {
     const ImageSize size{images.shape()[1], images.shape()[2]};
     const std::int64_t count = images.shape()[0];
-    const std::vector<Variable> maps = pyramid_.forward(backbone_.maps(std::move(images)));
+    const std::vector<Variable> maps = pyramid_.forward(PyramidDetector::maps(std::move(images)));
     std::vector<Level> levels;
     std::vector<MapSize> sizes;
     for (std::size_t i = 0; i < pyramid_maps; ++i) {
@@ -253,28 +219,43 @@ class FasterRcnn final : public Detector {
     Variable objectness, regression;
     for (const Level& level : levels) {
       const std::int64_t count = level.end - level.first;
-      std::vector<std::int64_t> labels, rows;
-      std::vector<float> boxes, own;  // of each row: the true box and the anchor
+      std::vector<std::int64_t> drawn_rows, labels, rows;
+      std::vector<float> boxes, own;  // of each of `rows`: the true box and the anchor
       for (std::size_t n = 0; n < truth.size(); ++n)
         for (std::int64_t a = level.first; a < level.end; ++a) {
-          const std::int64_t match = matches[n][static_cast<std::size_t>(a)];
+          const std::int64_t match = matches[n][static_cast<std::size_t>(a)],
+                             row = static_cast<std::int64_t>(n) * count + a - level.first;
+          if (match == FocalLoss::left_out) continue;
+          drawn_rows.push_back(row);
           labels.push_back(std::min<std::int64_t>(match, 0));
           if (match < 0) continue;
-          rows.push_back(static_cast<std::int64_t>(n) * count + a - level.first);
+          rows.push_back(row);
           append_box(truth[n].boxes, match, boxes);
           append_box(anchors, a, own);
         }
-      // Binary cross entropy is twice the focal loss that weights classes alike and all probabilities too.
-      const auto all = std::ssize(labels);
-      Variable loss = apply(FocalLoss{.alpha = 0.5, .gamma = 0}, level.logits.reshape({all, 1}), whole(labels),
-                            weights(all, 2 * weight));
+      Variable loss = objectness_loss(level.logits, std::move(drawn_rows), std::move(labels), weight);
       objectness = objectness.defined() ? std::move(objectness) + std::move(loss) : std::move(loss);
-      loss =
-          box_loss(level.codes.reshape({all, 4}), rows, proposal_coding.encode(as_boxes(boxes), as_boxes(own)), weight);
+      loss = box_loss(level.codes.reshape({level.codes.shape().count() / 4, 4}), rows,
+                      proposal_coding.encode(as_boxes(boxes), as_boxes(own)), weight);
       regression = regression.defined() ? std::move(regression) + std::move(loss) : std::move(loss);
     }
     outputs.set("loss_objectness", std::move(objectness));
     outputs.set("loss_rpn_box_reg", std::move(regression));
+  }
+
+  /// The weighted sum of the binary cross entropies of the drawn anchors, whose logits alone are read.
+  Variable objectness_loss(const Variable& logits, std::vector<std::int64_t> rows, std::vector<std::int64_t> labels,
+                           double weight) const {
+    if (rows.empty()) {  // a loss of 0 needs a row too
+      rows.push_back(0);
+      labels.push_back(FocalLoss::left_out);
+    }
+    const auto count = std::ssize(rows);
+    const Variable all = logits.reshape({1, logits.shape().count(), 1});
+    Variable drawn =
+        apply(Embedding{.shape = all.shape(), .dtype = all.dtype()}, all, whole(rows), Variable()).reshape({count, 1});
+    // Binary cross entropy is twice the focal loss that weights classes alike and all probabilities too.
+    return apply(FocalLoss{.alpha = 0.5, .gamma = 0}, std::move(drawn), whole(labels), weights(count, 2 * weight));
   }
 
   /// Proposals and true boxes, balanced.
@@ -378,8 +359,6 @@ class FasterRcnn final : public Detector {
     return found;
   }
 
-  /// The type in which losses take targets and weights, and RoIAlign its boxes.
-  DType target_type() const { return context().dtype == DType::f64 ? DType::f64 : DType::f32; }
   Variable whole(const std::vector<std::int64_t>& values) const {
     return constant(Tensor::from(std::span<const std::int64_t>(values), {std::ssize(values)}));
   }
@@ -389,7 +368,6 @@ class FasterRcnn final : public Detector {
   static Tensor on_host(const Variable& x) { return x.tensor().to(Device::cpu).to(DType::f32); }
 
   FasterRcnnOptions options_;
-  Backbone backbone_;
   FeaturePyramid pyramid_;
   ProposalHead proposal_head_;
   BoxHead box_head_;

@@ -1,8 +1,7 @@
 // RetinaNet (Lin et al. 2017) on a feature pyramid, as torchvision has its first version: the same names, shapes and
 // initial distributions.
 #include "core/math.h"
-#include "models/backbone.h"
-#include "models/detection/detector.h"
+#include "models/detection/pyramid_detector.h"
 #include "models/feature_pyramid.h"
 #include "models/registry.h"
 #include "nn/functional.h"
@@ -19,46 +18,17 @@
 namespace lacuna {
 namespace {
 
-constexpr std::int64_t pyramid_maps = 5, ratios = 3;
-
-struct RetinaNetOptions : DetectorOptions {
-  BackboneOptions backbone{};
-  bool frozen_norm = false;
-  double norm_eps = 1e-5;
-  std::int64_t fpn_channels = 256;
-  std::vector<std::int64_t> anchor_sizes{};  // [pyramid_maps, sizes]
-
+struct RetinaNetOptions : PyramidDetectorOptions {
   RetinaNetOptions() {
-    backbone.name = "resnet50";
     detections_per_img = 300;
     for (std::int64_t size = 32; size <= 512; size *= 2)
       for (const double octaves : {0.0, 1.0 / 3, 2.0 / 3})
         anchor_sizes.push_back(static_cast<std::int64_t>(static_cast<double>(size) * std::exp2(octaves)));
   }
-  static Fields fields() {
-    using R = RetinaNetOptions;
-    return rows_of_base<R, DetectorOptions>() +
-           Fields{field("backbone", &R::backbone, fits_weights,
-                        "model whose last three maps the pyramid reads: a name, or a map of name and "
-                        "hyper-parameters"),
-                  field("frozen_norm", &R::frozen_norm, fits_weights,
-                        "the backbone's batch norms keep their statistics, weights and biases"),
-                  field("norm_eps", &R::norm_eps, epsilon_range_or_none, fits_weights,
-                        "epsilon of frozen norms; 0 for torchvision's weights of COCO"),
-                  field("fpn_channels", &R::fpn_channels, extent_range, "channels of pyramid and heads"),
-                  field("anchor_sizes", &R::anchor_sizes, extent_range, ItemCount{pyramid_maps, 64},
-                        "sides of the anchors in pixels: those of the finest of the five maps, those of the next, ...; "
-                        "equally many for each")};
-  }
-  void check(HyperProblems& problems) {
-    Backbone::check(backbone, {image_size, in_channels, {-3, -2, -1}}, "backbone", problems);
-    if (anchor_sizes.size() % pyramid_maps != 0)
-      problems.add("anchor_sizes", fmt::format("`anchor_sizes` has {} sides: expected equally many for each of {} maps",
-                                               anchor_sizes.size(), pyramid_maps));
-  }
+  static Fields fields() { return rows_of_base<RetinaNetOptions, PyramidDetectorOptions>(); }
+  void check(HyperProblems& problems) const { PyramidDetectorOptions::check(read_maps, problems); }
 
- private:
-  static constexpr NumberRange epsilon_range_or_none{.low = 0, .high = 1};
+  static inline const std::vector<std::int64_t> read_maps{-3, -2, -1};
 };
 
 nn::Conv2dOptions window_of_3(nn::WeightInit init, std::int64_t stride = 1) {
@@ -113,30 +83,16 @@ class CoarserMaps final : public Module {
   nn::Conv2d p6_, p7_;
 };
 
-class RetinaNet final : public Detector {
+class RetinaNet final : public PyramidDetector {
  public:
   RetinaNet(const ModelContext& context, const RetinaNetOptions& options)
-      : Detector(context, {.image_size = options.image_size,
-                           .in_channels = options.in_channels,
-                           .num_classes = options.num_classes,
-                           .heads = {"head.classification_head.cls_logits"}}),
+      : PyramidDetector(context, options, RetinaNetOptions::read_maps, {"head.classification_head.cls_logits"}),
         options_(options),
-        backbone_(*this, "backbone.body", options.backbone,
-                  {.image_size = options.image_size,
-                   .in_channels = options.in_channels,
-                   .maps = {-3, -2, -1},
-                   .fixed_norms = options.frozen_norm ? std::optional(options.norm_eps) : std::nullopt}),
-        pyramid_(*this, "backbone.fpn", torchvision_pyramid, backbone_.shapes(), options.fpn_channels),
+        pyramid_(*this, "backbone.fpn", torchvision_pyramid, shapes(), options.fpn_channels),
         coarser_(*this, "backbone.fpn.extra_blocks", options.fpn_channels),
         classes_(*this, "head.classification_head", "cls_logits", options.fpn_channels,
                  anchors_of_place() * logits_of_anchor(), -std::log(99.0)),
         boxes_(*this, "head.regression_head", "bbox_reg", options.fpn_channels, anchors_of_place() * 4, 0) {}
-
-  Tensor adapt(const Parameter& parameter, const Tensor& stored, Library library) const override {
-    return backbone_.model().adapt(parameter, stored, library);
-  }
-  std::string_view backbone_path() const override { return backbone_.model().path(); }
-  bool takes(std::int64_t height, std::int64_t width) const override { return backbone_.model().takes(height, width); }
 
  private:
   /// The heads' outputs for a map's anchors.
@@ -145,12 +101,12 @@ class RetinaNet final : public Detector {
     std::int64_t first, end;  // of the anchors of all maps
   };
 
-  std::int64_t anchors_of_place() const { return ratios * std::ssize(options_.anchor_sizes) / pyramid_maps; }
+  std::int64_t anchors_of_place() const { return options_.anchors_of_place(); }
   std::int64_t logits_of_anchor() const { return num_classes() + 1; }
 
   Outputs detect(Variable images, const std::vector<TrueObjects>& truth) override {
     const ImageSize size{images.shape()[1], images.shape()[2]};
-    std::vector<Variable> maps = pyramid_.forward(backbone_.maps(std::move(images)));
+    std::vector<Variable> maps = pyramid_.forward(PyramidDetector::maps(std::move(images)));
     coarser_.add_to(maps);
     std::vector<MapSize> sizes;
     std::vector<Level> levels;
@@ -162,8 +118,8 @@ class RetinaNet final : public Detector {
       levels.push_back({std::move(logits), boxes_.forward(std::move(map), 4), first, end});
       first = end;
     }
-    const Tensor anchors =
-        make_anchors({size.height, size.width}, sizes, anchor_shapes(options_.anchor_sizes, pyramid_maps));
+    const Tensor anchors = make_anchors({size.height, size.width}, sizes,
+                                        anchor_shapes(options_.anchor_sizes, RetinaNetOptions::pyramid_maps));
     Outputs outputs;
     if (!truth.empty()) add_losses(levels, anchors, truth, outputs);
     if (!training()) set_found(find(levels, anchors, size), outputs);
@@ -239,9 +195,6 @@ class RetinaNet final : public Detector {
                  constant(Tensor::from(std::span<const double>(of_rows), {found}, target_type())));
   }
 
-  /// The type in which losses take targets and weights.
-  DType target_type() const { return context().dtype == DType::f64 ? DType::f64 : DType::f32; }
-
   std::vector<FoundObjects> find(const std::vector<Level>& levels, const Tensor& anchors, ImageSize size) const {
     const std::int64_t images = levels.front().logits.shape()[0], width = logits_of_anchor();
     std::vector<FoundObjects> found(static_cast<std::size_t>(images));
@@ -287,7 +240,6 @@ class RetinaNet final : public Detector {
   }
 
   RetinaNetOptions options_;
-  Backbone backbone_;
   FeaturePyramid pyramid_;
   CoarserMaps coarser_;
   AnchorHead classes_, boxes_;

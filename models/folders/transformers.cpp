@@ -272,7 +272,7 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   if (options.find("pooling") != nullptr) read_sentence_modules(file.parent_path(), folder);
   if (const TensorNames& names = type.names_of ? *type.names_of(options) : type.names; !names.body.empty())
     folder.names = std::make_shared<const TensorNames>(names);
-  if (type.notes) folder.notes = type.notes(options);
+  if (type.notes) folder.notes = type.notes(options, config);
   return folder;
 }
 

@@ -18,7 +18,7 @@ struct TransformersType {
   /// Adds what config.json says beside classes and type. Returns why the type has no such model; empty: it has one.
   std::function<std::string(const Options& options, nlohmann::ordered_json& config)> write;
   /// Notes for the user about a model that is read.
-  std::function<std::vector<std::string>(const Options& options)> notes{};
+  std::function<std::vector<std::string>(const Options& options, const ConfigReader& config)> notes{};
   /// The class of a type with several heads, in place of `architecture`.
   std::function<std::string(const Options& options)> class_of{};
   std::string_view problem{};  // of its task, where config.json says none

@@ -93,7 +93,9 @@ Variable concat_channels(std::vector<Variable> maps) {
   if (maps.size() == 1) return std::move(maps.front());
   ConcatChannels op;
   for (const Variable& map : maps) op.channels.push_back(map.shape().back());
-  return record(std::make_shared<const Bound<ConcatChannels>>(std::move(op)), maps).outputs.front();
+  RecordedOp recorded = record(std::make_shared<const Bound<ConcatChannels>>(std::move(op)), maps);
+  maps.clear();  // the caller's expression would hold them until its end
+  return std::move(recorded.outputs.front());
 }
 
 Variable mean_pixel(Variable x) {

@@ -13,6 +13,8 @@
 #include "ops/pooling/pool.h"
 #include "ops/products/linear.h"
 #include "ops/products/matmul.h"
+#include "ops/shapes/concat_channels.h"
+#include "ops/shapes/resize.h"
 #include "ops/shapes/slicing.h"
 #include "tests/autograd/graphs.h"
 
@@ -198,8 +200,16 @@ class RandomGraph {
     }
   }
 
+  /// Images of half the sides, made larger again.
+  Variable resized() {
+    Variable x = run(AvgPool2d{.kernel = 2, .stride = 2, .padding = 0, .height = 4, .width = 4}, take());
+    if (choose(2) == 0) x = run(Linear{}, std::move(x), parameter({width, width}), Variable());
+    if (choose(2) == 0) x = run(BatchNormRelu{}, std::move(x), parameter({width}), parameter({width}));
+    return run(Resize{.height = 2, .width = 2, .out_height = 4, .out_width = 4}, std::move(x));
+  }
+
   Variable image_op() {
-    const std::uint32_t which = choose(common_ops + 8);
+    const std::uint32_t which = choose(common_ops + 10);
     switch (which) {
       case common_ops:
         return run(Conv2d{.padding = 1, .kernel_height = 3, .kernel_width = 3, .height = 4, .width = 4}, take(),
@@ -219,6 +229,13 @@ class RandomGraph {
         return run(MaxPool2d{.kernel = 3, .stride = 1, .padding = 1, .height = 4, .width = 4}, take());
       case common_ops + 7:
         return run(AvgPool2d{.kernel = 3, .stride = 1, .padding = 1, .height = 4, .width = 4}, take());
+      case common_ops + 8:
+        return resized();
+      case common_ops + 9: {
+        Variable x = choose(2) == 0 ? resized() : take();
+        x = run(ConcatChannels{.channels = {width, width}}, std::move(x), choose(2) == 0 ? resized() : take());
+        return run(Linear{}, std::move(x), parameter({width, 2 * width}), Variable());
+      }
       default:
         return common_op(which);
     }

@@ -8,10 +8,12 @@
 #include "data/detection/boxes.h"
 #include "data/pipeline.h"
 #include "models/feature_pyramid.h"
+#include "models/io/weights.h"
 #include "models/registry.h"
 #include "models/task.h"
 #include "models/tasks/detection/detection_figures.h"
 #include "nn/freeze.h"
+#include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -250,6 +252,31 @@ TEST_CASE("detection: crowds and difficult objects are not trained on") {
   for (const char* const name : {"boxes", "box_labels", "box_fills", "box_uncounted"})
     none.set_packed(name, none[name].leading(0, 0), "box_offsets");
   CHECK(task->run(*model, none, TaskMode::train).loss.tensor().item() == crowd);
+}
+
+TEST_CASE(
+    "detection: a classifier's file becomes the backbone without its head, and one with other tensors is refused") {
+  const test::TemporaryFolder folder;
+  const auto classifier = build_model("resnet",
+                                      {{"block", "basic"},
+                                       {"layers", Numbers{1, 1, 1, 1}},
+                                       {"channels", Numbers{4, 4, 6, 6}},
+                                       {"stem_width", std::int64_t{4}},
+                                       {"image_size", std::int64_t{48}},
+                                       {"num_classes", std::int64_t{5}}},
+                                      {});
+  std::vector<NamedTensor> tensors = state_of(*classifier);
+  write_safetensors(folder / "classifier.safetensors", tensors);
+  tensors.emplace_back("layer4.0.conv9.weight", Tensor::zeros({2}, DType::f32, Device::cpu));
+  write_safetensors(folder / "other.safetensors", tensors);
+  for (const std::string family : {"retinanet", "fasterrcnn"}) {
+    INFO(family);
+    const auto model = build_model(family, tiny_of(family), {});
+    const LoadedWeights loaded =
+        load_weights(*model, WeightFiles(folder / "classifier.safetensors"), {.new_head = true});
+    CHECK(loaded.left_out == std::vector<std::string>{"fc.bias", "fc.weight"});
+    CHECK_THROWS_AS(load_weights(*model, WeightFiles(folder / "other.safetensors"), {.new_head = true}), Error);
+  }
 }
 
 TEST_CASE("detection: best_objects clips, suppresses by class and keeps the best") {

@@ -162,6 +162,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("segmentation: an auxiliary head without a weight of its loss is refused") {
+  const OptionValues none{{"aux_weight", 0.0}};
+  CHECK_THROWS_AS(make_task("segmentation", none, *build_model("fcn", tiny("fcn"), {})), Error);
+  CHECK_NOTHROW(make_task("segmentation", none, *build_model("segformer", tiny("segformer"), {})));
+}
+
+TEST_CASE("segmentation: the weight of a batch is that of its pixels that count") {
+  const auto model = build_model("segformer", tiny("segformer"), {});
+  const auto task = make_task("segmentation", {{"class_weights", std::string("1, 2, 4")}}, *model);
+  const Batch batch = two_images();
+  double trained = 0, evaluated = 0;
+  for (const double label : batch["mask"].to_vector())
+    if (label != 255) {
+      trained += label == 0 ? 1 : label == 1 ? 2 : 4;
+      ++evaluated;
+    }
+  CHECK(task->weight(batch, TaskMode::train) == trained);
+  CHECK(task->weight(batch, TaskMode::evaluate) == evaluated);
+}
+
 TEST_CASE("segmentation: a batch of one image is refused where a head norms one value a channel") {
   const auto none = [](Model&) {};
   for (const std::string family : {"deeplabv3", "upernet"})

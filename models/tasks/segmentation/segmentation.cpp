@@ -37,6 +37,9 @@ class Segmentation final : public Task {
     mask_ = mask_field(classes_, images->image_size().height, images->image_size().width);
     if (options.cross_entropy == 0 && options.dice == 0)
       reject("task.cross_entropy and task.dice: expected one of them above 0");
+    if (options.aux_weight == 0 && model.heads().size() > 1)
+      reject(
+          "task.aux_weight: expected a weight above 0 of the auxiliary head's loss; model.aux=false has no such head");
     if (options.class_weights == "balanced")
       reject("task.class_weights: expected a number per class with commas between them, got balanced");
     if (const ClassWeights weights(options.class_weights, classes_); weights.any())
@@ -49,11 +52,16 @@ class Segmentation final : public Task {
   double weight(const Batch& batch, TaskMode mode) const override {
     const Tensor mask = batch[mask_.name];
     if (mask.device() == Device::meta) return static_cast<double>(mask.count());
-    const std::vector<double> labels = mask.to_vector();
-    double sum = 0;
-    for (const double label : labels)
-      if (label != mask_.padding) sum += mode == TaskMode::train ? weight_of(label) : 1;
-    return sum;
+    const auto sum_of = [&](const auto* labels) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < mask.count(); ++i)
+        if (const auto label = static_cast<std::int64_t>(labels[i]); label != ignored())
+          sum += mode == TaskMode::train ? weight_of(label) : 1;
+      return sum;
+    };
+    const Tensor labels = on_device(mask, Device::cpu);
+    return labels.dtype() == DType::u8 ? sum_of(labels.data<const std::uint8_t>())
+                                       : sum_of(labels.data<const std::int64_t>());
   }
 
   Batch prepared(Batch batch) const override {
@@ -135,10 +143,8 @@ class Segmentation final : public Task {
 
  private:
   std::int64_t ignored() const { return static_cast<std::int64_t>(mask_.padding); }
-  double weight_of(double label) const {
-    return weights_.empty() || label < 0 || label >= static_cast<double>(classes_)
-               ? 1
-               : weights_[static_cast<std::size_t>(label)];
+  double weight_of(std::int64_t label) const {
+    return weights_.empty() || label < 0 || label >= classes_ ? 1 : weights_[static_cast<std::size_t>(label)];
   }
   Variable class_weights(const Variable& logits) const {
     const DType type = logits.dtype() == DType::f64 ? DType::f64 : DType::f32;

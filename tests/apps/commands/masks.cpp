@@ -171,3 +171,26 @@ TEST_CASE("masks: an adapter on a classifier's weights is exported with the mode
   CHECK(predicted("adapter") == predicted("r"));
   check_refused(folder, {"export", "r", "other", "--adapter", "--format", "transformers"}, {"--format"});
 }
+
+TEST_CASE("masks: SegFormer starts from a PVTv2's folder, with its sizes") {
+  const TemporaryFolder folder(
+      "model: {name: pvt_v2, image_size: 32, embed_dims: [4, 4, 8, 8], depths: [1, 1, 2, 1], num_heads: [1, 1, 2, 2]}\n"
+      "data: {train_size: 4, val_size: 4}\n"
+      "train: {epochs: 1, batch_size: 2, threads: 1}\n"
+      "output: {dir: r}\n");
+  run(folder, {"train", "-c", "c.yaml"});
+  const auto train = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{
+        "train",    "model.name=segformer", "data.train_size=4", "data.val_size=4", "batch_size=2",
+        "epochs=1", "model.image_size=32",  "model.from=r/last"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_command(folder, arguments);
+  };
+  const CommandResult taken = train({"output=s"});
+  CAPTURE(taken.error);
+  REQUIRE(taken.code == 0);
+  check_says(taken.out, "head.weight");  // left out
+  const CommandResult refused = train({"model.depths=[1, 1, 1, 1]", "output=bad"});
+  CHECK(refused.code == 2);
+  check_says(refused.error, "config.json");
+}

@@ -133,13 +133,16 @@ struct Save {
 };
 
 /// A row of `rematerializes`: to compute rows [b, e) of the output, `rematerialize` reads rows [b, e) of `from` if
-/// `by_rows`, otherwise all of it.
+/// `by_rows`, otherwise all of it. `in_codes`: where they are quantized, a GPU may get the codes (RematInputs::codes).
 struct Remat {
   Source from;
   bool by_rows;
+  bool in_codes = false;
 };
 constexpr Remat rows_of(Source from) { return {from, true}; }
 constexpr Remat all_of(Source from) { return {from, false}; }
+/// Of as many elements as the output.
+constexpr Remat rows_or_codes_of(Source from) { return {from, true, true}; }
 
 /// The saved tensors of one recorded op, indexed by row of its `saves`. The tape implements it.
 class SavedTensors {
@@ -202,6 +205,7 @@ struct RematRows {
   const Shape& shape;               // shape of the whole output
   std::int64_t first_row;           // index in the whole output of the first row to compute
   const Tensor& signs;              // see RematInputs::signs
+  const Operand* codes = nullptr;   // one for each row of `rematerializes`, defined where codes take a tensor's place
 };
 
 /// The tensors that `Op::rematerialize` may read: those that `Op::rematerializes` lists.
@@ -218,6 +222,14 @@ class RematInputs {
     static_assert(found < Op::rematerializes.size(),
                   "rematerialize reads a tensor that the op's `rematerializes` table does not list");
     return rows_.tensors[found];
+  }
+  /// The whole of `from`, listed with `rows_or_codes_of`, in codes that kernels on cuda decode (cuda::saved_codes);
+  /// null: it is a tensor.
+  template <Source from>
+  const Operand* codes() const {
+    constexpr std::size_t found = detail::find_row(Op::rematerializes, from);
+    static_assert(found < Op::rematerializes.size() && Op::rematerializes[found].in_codes);
+    return rows_.codes == nullptr || rows_.tensors[found].defined() ? nullptr : rows_.codes + found;
   }
   const Shape& shape() const { return rows_.shape; }
   std::int64_t first_row() const { return rows_.first_row; }

@@ -1,5 +1,7 @@
 #include "ops/operand.h"
 
+#include "ops/quantize/affine.h"
+#include "ops/quantize/layout.h"
 #include "ops/quantize/sign_mask.h"
 #include "ops/row_blocks.h"
 
@@ -98,6 +100,17 @@ Tensor Operand::rows(std::int64_t begin, std::int64_t end) const {
 std::int64_t Operand::block_rows() const {
   if (as<KeptForm>() != nullptr) return std::max<std::int64_t>(shape_.rows(), 1);
   return cached_rows(shape_, dtype_, device_);
+}
+
+std::int64_t elements_of_code_group(const Operand& operand) {
+  const auto* const form = operand.as<QuantizedForm>();
+  if (form == nullptr || form->signs.defined() || form->coarser) return 0;
+  const quant::QuantizedTensor& quantized = form->values;
+  if (quant::affine_quantizer_of(quantized.config) == nullptr) return 0;
+  const quant::Layout layout(quantized.shape, quantized.config, nullptr);
+  if (layout.kind != quant::Grouping::Kind::consecutive || (layout.size % 8 != 0 && layout.size < layout.count))
+    return 0;
+  return (layout.size + 7) / 8 * 8;
 }
 
 }  // namespace lacuna

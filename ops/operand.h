@@ -97,6 +97,10 @@ class Operand {
   Label op_{}, path_{};
 };
 
+/// How many elements of an operand have a group of codes that kernels can read as they lie: affine ones in groups of a
+/// multiple of 8 consecutive elements, or in one group, without signs. 0: it has no such codes.
+std::int64_t elements_of_code_group(const Operand& operand);
+
 /// A saved tensor as it was in forward; undefined if it was not saved (When) or is not kept like that.
 template <Source from, class Op>
 Tensor kept_or_none(const Saved<Op>& saved) {

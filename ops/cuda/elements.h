@@ -103,6 +103,8 @@ class Kept {
   LACUNA_DEVICE Eight at_row(std::int64_t row, std::int64_t width, std::int64_t first) const {
     return load(values_ + row * width + first, width - first, in_packs(width));
   }
+  /// Any one element.
+  LACUNA_DEVICE float one(std::int64_t element) const { return to_compute(values_[element]); }
   /// Whether pack_at_row() reads rows of `width` elements.
   LACUNA_DEVICE bool in_packs(std::int64_t width) const { return in_packs_ && width % 8 == 0; }
   /// at_row() without a branch, so that loads of several rows are under way at once.

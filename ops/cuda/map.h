@@ -23,4 +23,8 @@ template <class Formula>
 void map_saved(Stream stream, DType type, std::int64_t count, const Formula& formula, const void* a,
                const SavedValues& saved, void* y);
 
+/// y[i] = formula(x[i]). y: [x.count].
+template <class Formula>
+void map_coded(Stream stream, DType type, const CodedRange& x, const Formula& formula, void* y);
+
 }  // namespace lacuna::cuda

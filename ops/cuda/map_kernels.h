@@ -4,6 +4,7 @@
 #include "core/block.h"
 #include "ops/cuda/elements.h"
 #include "ops/cuda/map.h"
+#include "ops/quantize/decode_map.h"
 
 namespace lacuna::cuda {
 
@@ -43,6 +44,17 @@ struct MapTwo {
   }
 };
 
+/// The formula of each value, as map_codes calls it.
+template <class Formula>
+struct OfEach {
+  Formula formula;
+  LACUNA_DEVICE Eight operator()(Eight values, std::int64_t) const {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) values[i] = formula(values[i]);
+    return values;
+  }
+};
+
 inline std::int64_t blocks_of_map(std::int64_t count) { return divide_up(count, std::int64_t{256} * 8); }
 
 template <class Formula>
@@ -71,6 +83,11 @@ void map_saved(Stream stream, DType type, std::int64_t count, const Formula& for
           MapTwo<T, Formula, Kept<T>, Read>{Written<T>(y, count), count, formula, Kept<T>(a, count), read});
     });
   });
+}
+
+template <class Formula>
+void map_coded(Stream stream, DType type, const CodedRange& x, const Formula& formula, void* y) {
+  map_codes(stream, type, x, OfEach<Formula>{formula}, y);
 }
 
 }  // namespace lacuna::cuda

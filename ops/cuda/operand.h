@@ -14,6 +14,9 @@ inline SavedValues saved_values(const Tensor& kept) { return {.values = kept.dat
 /// elements, without signs. Otherwise nothing.
 std::optional<SavedValues> saved_codes(const Operand& operand);
 
+/// Elements of an operand in codes (RematInputs::codes) from `begin` on, as many as `like` has.
+CodedRange coded_range(const Operand& codes, std::int64_t begin, const Tensor& like);
+
 template <class F>
 void for_decoded_values(const Operand& operand, std::int64_t count, const F& f) {
   operand.for_blocks(

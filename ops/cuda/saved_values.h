@@ -26,4 +26,11 @@ struct SavedValues {
   bool dithered = false;
 };
 
+/// Elements [begin, begin + count) of a tensor of `total` elements that is held in codes; all multiples of 8. Made by
+/// coded_range (ops/cuda/operand.h).
+struct CodedRange {
+  SavedValues codes{};
+  std::int64_t total = 0, begin = 0, count = 0;
+};
+
 }  // namespace lacuna::cuda

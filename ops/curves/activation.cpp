@@ -55,9 +55,10 @@ const RegisterKernel cpu_relu_backward{
 struct Kernels {
   const ActivationKernel& forward;
   const ActivationGradientKernel& backward;
+  const ActivationOfCodesKernel& of_codes;
 };
 template <class C>
-constexpr Kernels kernels{curve_forward<C>, curve_backward<C>};
+constexpr Kernels kernels{curve_forward<C>, curve_backward<C>, curve_of_codes<C>};
 
 const Kernels& kernels_of(const Gelu& op) {
   return op.form == Gelu::Form::erf ? kernels<formula::GeluErf> : kernels<formula::GeluTanh>;
@@ -91,7 +92,11 @@ void Curve<Op, from>::backward(const Tensor& dy, const Saved<Op>& saved, Grads& 
 }
 template <class Op, Source from>
 void Curve<Op, from>::rematerialize(const RematInputs<Op>& rows, const Tensor& out) const {
-  kernels_of(static_cast<const Op&>(*this)).forward(out.device(), rows.template get<input(x)>(), out);
+  const Kernels& kernels = kernels_of(static_cast<const Op&>(*this));
+  if (const Operand* const codes = rows.template codes<input(x)>())
+    kernels.of_codes(out.device(), *codes, rows.first_element(), out);
+  else
+    kernels.forward(out.device(), rows.template get<input(x)>(), out);
 }
 
 template struct Curve<Gelu, input(0)>;

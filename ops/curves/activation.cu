@@ -7,7 +7,8 @@ namespace lacuna::cuda {
 #define LACUNA_INSTANTIATE(C)                                                                                        \
   template void map(Stream, DType, std::int64_t, const formula::C&, const void*, void*);                             \
   template void map_saved(Stream, DType, std::int64_t, const formula::C##Backward&, const void*, const SavedValues&, \
-                          void*);
+                          void*);                                                                                    \
+  template void map_coded(Stream, DType, const CodedRange&, const formula::C&, void*);
 LACUNA_CURVES(LACUNA_INSTANTIATE)
 
 template void map(Stream, DType, std::int64_t, const formula::Relu&, const void*, void*);

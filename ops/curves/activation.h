@@ -13,7 +13,7 @@ struct Curve {
   enum Input { x };
   static constexpr OpKind kind = OpKind::activation;
   static constexpr std::array saves{Save{.from = from, .need = Need::value, .for_grad_of = {x}}};
-  static constexpr std::array rematerializes{rows_of(input(x))};
+  static constexpr std::array rematerializes{rows_or_codes_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(const Tensor& dy, const Saved<Op>& saved, Grads& grads) const;
   void rematerialize(const RematInputs<Op>& rows, const Tensor& out) const;

@@ -20,10 +20,16 @@ void backward_on_cuda(const Operand& saved, const Tensor& dy, const Tensor& dx) 
   });
 }
 
+template <class Formula>
+void of_codes_on_cuda(const Operand& x, std::int64_t begin, const Tensor& y) {
+  cuda::map_coded(stream_of(y.device()), y.dtype(), cuda::coded_range(x, begin, y), Formula{}, y.raw());
+}
+
 #define LACUNA_REGISTER(C)                                                                               \
   const RegisterKernel cuda_##C{curve_forward<formula::C>, DeviceKind::cuda, apply_on_cuda<formula::C>}; \
   const RegisterKernel cuda_##C##_backward{curve_backward<formula::C>, DeviceKind::cuda,                 \
-                                           backward_on_cuda<formula::C##Backward>};
+                                           backward_on_cuda<formula::C##Backward>};                      \
+  const RegisterKernel cuda_##C##_of_codes{curve_of_codes<formula::C>, DeviceKind::cuda, of_codes_on_cuda<formula::C>};
 LACUNA_CURVES(LACUNA_REGISTER)
 
 const RegisterKernel cuda_relu{relu_forward, DeviceKind::cuda, apply_on_cuda<formula::Relu>};

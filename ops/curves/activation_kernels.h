@@ -15,6 +15,11 @@ template <class C>
 inline constinit ActivationKernel curve_forward{"activation"};
 inline constinit ActivationKernel relu_forward{"relu"};
 
+/// The same of elements of x from `begin` on. x: codes on cuda (RematInputs::codes).
+using ActivationOfCodesKernel = Kernel<void(const Operand& x, std::int64_t begin, const Tensor& y)>;
+template <class C>
+inline constinit ActivationOfCodesKernel curve_of_codes{"activation of codes"};
+
 /// dx = dy · f'. `saved`: x, or y for sigmoid and tanh. All [..., C] of one shape; dx may be dy.
 using ActivationGradientKernel = Kernel<void(const Operand& saved, const Tensor& dy, const Tensor& dx)>;
 template <class C>

@@ -91,10 +91,12 @@ void rematerialize_rows_of(const Op& op, const RematInputs<Op>& from, const Tens
          8 * signs.count());
   Rectify rectify{.relu = relu};
   if (relu && signs.defined()) rectify = {.relu = true, .signs = signs, .first_element = from.first_element()};
-  batch_norm_apply(out.device(),
-                   {from.template get<input(Op::weight)>(), from.template get<input(Op::bias)>(),
-                    from.template get<mean>(), from.template get<variance>(), op.eps},
-                   from.template get<input(Op::x)>(), residual, rectify, out);
+  const BatchNormChannels channels{from.template get<input(Op::weight)>(), from.template get<input(Op::bias)>(),
+                                   from.template get<mean>(), from.template get<variance>(), op.eps};
+  if (const Operand* const codes = from.template codes<input(Op::x)>())
+    batch_norm_of_codes(out.device(), channels, *codes, from.first_element(), residual, rectify, out);
+  else
+    batch_norm_apply(out.device(), channels, from.template get<input(Op::x)>(), residual, rectify, out);
 }
 
 /// The saved tensors that the wanted gradients need, as far as all forms read the same.

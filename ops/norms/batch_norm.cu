@@ -178,20 +178,21 @@ struct FinishBackward {
   }
 };
 
-template <class T>
+template <class T, class Read>
 struct Apply {
   static constexpr int threads = 256;
   BatchNormApply what;
-  Kept<T> x, residual;
+  Read x;
+  Kept<T> residual;
   Written<T> y;
-  std::int64_t parts;
+  std::int64_t first_row, parts;  // first_row: of x
   LACUNA_DEVICE void operator()(const Block<Apply>& block) const {
     const std::int64_t channels = what.channels;
     const Column own(block.global_thread(), channels);
     if (own.part >= parts) return;
     const Normalized normalized(what.of, channels, own.channel);
     for (std::int64_t row = own.part; row < what.rows; row += parts) {
-      Eight values = x.at_row(row, channels, own.channel);
+      Eight values = x.at_row(first_row + row, channels, own.channel);
 #pragma unroll
       for (int i = 0; i < 8; ++i) values[i] = normalized(values[i], i);
       if (what.residual != nullptr) {
@@ -377,12 +378,19 @@ void batch_norm_join(Stream stream, const BatchNormJoin& what) {
 void batch_norm_apply(Stream stream, DType type, const BatchNormApply& what) {
   const std::int64_t count = what.rows * what.channels, parts = writing_parts(what.rows, what.channels);
   with_cuda_type(type, [&]<class T>(Type<T>) {
-    run(stream, blocks_of(parts, what.channels, Apply<T>::threads),
-        Apply<T>{.what = what,
-                 .x = {what.x, count},
-                 .residual = {what.residual, count},
-                 .y = {what.y, count},
-                 .parts = parts});
+    const auto apply = [&]<class Read>(const Read& x) {
+      run(stream, blocks_of(parts, what.channels, Apply<T, Read>::threads),
+          Apply<T, Read>{.what = what,
+                         .x = x,
+                         .residual = {what.residual, count},
+                         .y = {what.y, count},
+                         .first_row = what.codes.begin / what.channels,
+                         .parts = parts});
+    };
+    if (what.x != nullptr || count == 0)
+      apply(Kept<T>(what.x, count));
+    else
+      apply(Coded<T>(what.codes.codes, what.codes.total));
   });
 }
 

@@ -23,7 +23,7 @@ struct BatchNorm {
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
       Save{.from = extra_output(mean), .need = Need::exact, .for_grad_of = {x, weight}},
       Save{.from = extra_output(variance), .need = Need::exact, .for_grad_of = {x, weight}}};
-  static constexpr std::array rematerializes{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)),
+  static constexpr std::array rematerializes{rows_or_codes_of(input(x)), all_of(input(weight)), all_of(input(bias)),
                                              all_of(extra_output(mean)), all_of(extra_output(variance))};
   static constexpr InputSet accumulates_into{weight, bias};
   Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
@@ -47,7 +47,7 @@ struct BatchNormRelu {
       Save{.from = extra_output(mean), .need = Need::exact, .for_grad_of = {x, weight, bias}},
       Save{.from = extra_output(variance), .need = Need::exact, .for_grad_of = {x, weight, bias}},
       Save{.from = output, .need = Need::sign, .for_grad_of = {x, weight, bias}, .optional = true}};
-  static constexpr std::array rematerializes{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)),
+  static constexpr std::array rematerializes{rows_or_codes_of(input(x)), all_of(input(weight)), all_of(input(bias)),
                                              all_of(extra_output(mean)), all_of(extra_output(variance))};
   static constexpr InputSet accumulates_into{weight, bias};
   Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
@@ -69,7 +69,7 @@ struct BatchNormAddRelu {
       Save{.from = extra_output(mean), .need = Need::exact, .for_grad_of = {x, weight}},
       Save{.from = extra_output(variance), .need = Need::exact, .for_grad_of = {x, weight}},
       Save{.from = output, .need = Need::sign, .for_grad_of = {x, weight, bias, residual}}};
-  static constexpr std::array rematerializes{rows_of(input(x)),          all_of(input(weight)),
+  static constexpr std::array rematerializes{rows_or_codes_of(input(x)), all_of(input(weight)),
                                              all_of(input(bias)),        rows_of(input(residual)),
                                              all_of(extra_output(mean)), all_of(extra_output(variance))};
   static constexpr InputSet accumulates_into{weight, bias};
@@ -89,7 +89,7 @@ struct FrozenBatchNorm {
                                     Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
                                     Save{.from = input(mean), .need = Need::exact, .for_grad_of = {weight}},
                                     Save{.from = input(variance), .need = Need::exact, .for_grad_of = {x, weight}}};
-  static constexpr std::array rematerializes{rows_of(input(x)), all_of(input(weight)), all_of(input(bias)),
+  static constexpr std::array rematerializes{rows_or_codes_of(input(x)), all_of(input(weight)), all_of(input(bias)),
                                              all_of(input(mean)), all_of(input(variance))};
   static constexpr InputSet accumulates_into{weight, bias};
   Tensor forward(std::span<const Tensor> inputs) const;
@@ -109,8 +109,9 @@ struct FrozenBatchNormRelu {
       Save{.from = input(mean), .need = Need::exact, .for_grad_of = {weight}},
       Save{.from = input(variance), .need = Need::exact, .for_grad_of = {x, weight}},
       Save{.from = output, .need = Need::sign, .for_grad_of = {x, weight, bias, residual}}};
-  static constexpr std::array rematerializes{rows_of(input(x)),   all_of(input(weight)),   all_of(input(bias)),
-                                             all_of(input(mean)), all_of(input(variance)), rows_of(input(residual))};
+  static constexpr std::array rematerializes{rows_or_codes_of(input(x)), all_of(input(weight)),
+                                             all_of(input(bias)),        all_of(input(mean)),
+                                             all_of(input(variance)),    rows_of(input(residual))};
   static constexpr InputSet accumulates_into{weight, bias};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<FrozenBatchNormRelu>& saved, Grads& grads) const;

@@ -31,13 +31,15 @@ void statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) {
                                .parts = partial.shape().front()});
 }
 
-void apply(const BatchNormChannels& channels, const Tensor& x, const Tensor& residual, const Rectify& rectify,
-           const Tensor& y) {
+/// `x` null: codes.
+void apply_to(const BatchNormChannels& channels, const std::byte* x, const cuda::CodedRange& codes,
+              const Tensor& residual, const Rectify& rectify, const Tensor& y) {
   const std::int64_t width = channels.weight.count();
   cuda::batch_norm_apply(stream_of(y.device()), y.dtype(),
                          {.of = {channels_of(channels.weight), channels_of(channels.bias), channels_of(channels.mean),
                                  channels_of(channels.variance), static_cast<float>(channels.eps)},
-                          .x = x.data<const std::byte>(),
+                          .codes = codes,
+                          .x = x,
                           .residual = residual.defined() ? residual.data<const std::byte>() : nullptr,
                           .y = y.raw(),
                           .rows = y.count() / width,
@@ -45,6 +47,15 @@ void apply(const BatchNormChannels& channels, const Tensor& x, const Tensor& res
                           .relu = rectify.relu,
                           .signs = rectify.signs.defined() ? rectify.signs.data<const std::uint8_t>() : nullptr,
                           .first_sign = rectify.first_element});
+}
+
+void apply(const BatchNormChannels& channels, const Tensor& x, const Tensor& residual, const Rectify& rectify,
+           const Tensor& y) {
+  apply_to(channels, x.data<const std::byte>(), {}, residual, rectify, y);
+}
+void apply_to_codes(const BatchNormChannels& channels, const Operand& x, std::int64_t begin, const Tensor& residual,
+                    const Rectify& rectify, const Tensor& y) {
+  apply_to(channels, nullptr, cuda::coded_range(x, begin, y), residual, rectify, y);
 }
 
 class Backward {
@@ -159,6 +170,7 @@ const RegisterKernel cuda_join{batch_norm_join, DeviceKind::cuda,
                                                                                   .channels = mean.count()});
                                }};
 const RegisterKernel cuda_apply{batch_norm_apply, DeviceKind::cuda, apply};
+const RegisterKernel cuda_of_codes{batch_norm_of_codes, DeviceKind::cuda, apply_to_codes};
 const RegisterKernel cuda_backward{
     batch_norm_backward, DeviceKind::cuda,
     [](const BatchNormBackward& given, const BatchNormGradients& to) { Backward(given, to).run(); }};

@@ -44,6 +44,7 @@ struct NormChannels {
 /// y = rectify(normalized x + residual), as ops/norms/batch_norm_kernels.h says.
 struct BatchNormApply {
   NormChannels of;
+  CodedRange codes;          // of x, if that is null: from whole rows on
   const void *x, *residual;  // [rows, channels]; residual may be null
   void* y;                   // [rows, channels]
   std::int64_t rows, channels;

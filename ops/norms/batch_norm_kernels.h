@@ -36,6 +36,10 @@ struct Rectify {
 inline constinit Kernel<void(const BatchNormChannels& channels, const Tensor& x, const Tensor& residual,
                              const Rectify& rectify, const Tensor& y)>
     batch_norm_apply{"batch_norm"};
+/// The same of elements of x from `begin` on. x: codes on cuda (RematInputs::codes).
+inline constinit Kernel<void(const BatchNormChannels& channels, const Operand& x, std::int64_t begin,
+                             const Tensor& residual, const Rectify& rectify, const Tensor& y)>
+    batch_norm_of_codes{"batch_norm of codes"};
 
 /// Undefined: not read for the wanted gradients.
 struct BatchNormBackward {

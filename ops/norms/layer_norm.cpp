@@ -187,6 +187,10 @@ Tensor LayerNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& e
 }
 
 void LayerNorm::rematerialize(const RematInputs<LayerNorm>& from, const Tensor& out) const {
+  if (const Operand* const codes = from.codes<input(x)>())
+    return layer_norm_of_codes(out.device(), *codes, from.first_element(), from.get<input(weight)>(),
+                               from.get<input(bias)>(), from.get<extra_output(mean)>(), from.get<extra_output(rstd)>(),
+                               out);
   layer_norm_normalize(out.device(), from.get<input(x)>(), from.get<input(weight)>(), from.get<input(bias)>(),
                        from.get<extra_output(mean)>(), from.get<extra_output(rstd)>(), out);
 }

@@ -2,6 +2,7 @@
 
 #include "ops/cuda/row_kernels.h"
 #include "ops/cuda/warp_rows.h"
+#include "ops/quantize/decode_map.h"
 
 namespace lacuna::cuda {
 namespace {
@@ -90,6 +91,23 @@ struct WarpForward {
         y.set_row(row, all.columns, all.column(lane, k), out);
       }
     });
+  }
+};
+
+/// y from x and the statistics, for map_codes.
+struct LayerNormMap {
+  Kept<float> weight, bias;
+  const float *mean, *rstd;
+  Divisor columns;  // a multiple of 8
+  bool has_bias;
+
+  LACUNA_DEVICE Eight operator()(Eight values, std::int64_t element) const {
+    const std::int64_t row = columns.quotient(element), c = columns.remainder(element);
+    const float m = mean[row], r = rstd[row];
+    const Eight w = weight.at(c), b = has_bias ? bias.at(c) : Eight{};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) values[i] = (values[i] - m) * r * w[i] + b[i];
+    return values;
   }
 };
 
@@ -270,6 +288,17 @@ void layer_norm_forward(Stream stream, DType type, const LayerNormForward& what)
       return with_warp_row(what.columns, [&]<int n>(Eights<n>) { warp_forward<T, n>(stream, what); });
     with_row_threads(what.columns, [&]<int threads>(Threads<threads>) { forward<T, threads>(stream, what); });
   });
+}
+
+void layer_norm_of_codes(Stream stream, DType type, const LayerNormForward& what, const CodedRange& x) {
+  map_codes(stream, type, x,
+            LayerNormMap{.weight = {what.weight, what.columns},
+                         .bias = {what.bias, what.columns},
+                         .mean = what.mean,
+                         .rstd = what.rstd,
+                         .columns = Divisor(what.columns),
+                         .has_bias = what.bias != nullptr},
+            what.y);
 }
 
 void layer_norm_backward(Stream stream, DType type, const LayerNormBackward& what) {

@@ -19,7 +19,7 @@ struct LayerNorm {
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
       Save{.from = extra_output(mean), .need = Need::exact, .for_grad_of = {x, weight}},
       Save{.from = extra_output(rstd), .need = Need::exact, .for_grad_of = {x, weight}}};
-  static constexpr std::array rematerializes{rows_of(input(x)), rows_of(extra_output(mean)),
+  static constexpr std::array rematerializes{rows_or_codes_of(input(x)), rows_of(extra_output(mean)),
                                              rows_of(extra_output(rstd)), all_of(input(weight)), all_of(input(bias))};
   static constexpr InputSet accumulates_into{x};
   Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;

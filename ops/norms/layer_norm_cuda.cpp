@@ -8,9 +8,10 @@
 namespace lacuna {
 namespace {
 
+/// `x` undefined: codes.
 cuda::LayerNormForward forward_of(double eps, const Tensor& x, const Tensor& weight, const Tensor& bias,
                                   const Tensor& mean, const Tensor& rstd, const Tensor& y) {
-  return {.x = x.data<const std::byte>(),
+  return {.x = x.defined() ? x.data<const std::byte>() : nullptr,
           .weight = weight.data<const float>(),
           .bias = bias.defined() ? bias.data<const float>() : nullptr,
           .mean = mean.data<float>(),
@@ -35,6 +36,14 @@ const RegisterKernel cuda_normalize{layer_norm_normalize, DeviceKind::cuda,
                                       what.has_statistics = true;
                                       cuda::layer_norm_forward(stream_of(y.device()), y.dtype(), what);
                                     }};
+
+const RegisterKernel cuda_of_codes{layer_norm_of_codes, DeviceKind::cuda,
+                                   [](const Operand& x, std::int64_t begin, const Tensor& weight, const Tensor& bias,
+                                      const Tensor& mean, const Tensor& rstd, const Tensor& y) {
+                                     cuda::layer_norm_of_codes(stream_of(y.device()), y.dtype(),
+                                                               forward_of(0, {}, weight, bias, mean, rstd, y),
+                                                               cuda::coded_range(x, begin, y));
+                                   }};
 
 const RegisterKernel cuda_backward{
     layer_norm_backward, DeviceKind::cuda,

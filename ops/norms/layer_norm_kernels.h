@@ -18,6 +18,10 @@ inline constinit Kernel<void(double eps, const Tensor& x, const Tensor& weight, 
 inline constinit Kernel<void(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
                              const Tensor& rstd, const Tensor& y)>
     layer_norm_normalize{"layer_norm from its statistics"};
+/// The same of elements of x from `begin` on. x: codes on cuda (RematInputs::codes).
+inline constinit Kernel<void(const Operand& x, std::int64_t begin, const Tensor& weight, const Tensor& bias,
+                             const Tensor& mean, const Tensor& rstd, const Tensor& y)>
+    layer_norm_of_codes{"layer_norm of codes from its statistics"};
 
 /// Undefined: a gradient that is not wanted.
 struct LayerNormGradients {

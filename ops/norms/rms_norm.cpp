@@ -121,6 +121,9 @@ Tensor RmsNorm::forward(std::span<const Tensor> inputs, std::vector<Tensor>& ext
 }
 
 void RmsNorm::rematerialize(const RematInputs<RmsNorm>& from, const Tensor& out) const {
+  if (const Operand* const codes = from.codes<input(x)>())
+    return rms_norm_of_codes(out.device(), offset, *codes, from.first_element(), from.get<input(weight)>(),
+                             from.get<extra_output(rstd)>(), out);
   rms_norm_normalize(out.device(), offset, from.get<input(x)>(), from.get<input(weight)>(),
                      from.get<extra_output(rstd)>(), out);
 }

@@ -2,6 +2,7 @@
 
 #include "ops/cuda/row_kernels.h"
 #include "ops/cuda/warp_rows.h"
+#include "ops/quantize/decode_map.h"
 
 namespace lacuna::cuda {
 namespace {
@@ -77,6 +78,35 @@ struct WarpRmsForward {
         y.set_row(row, all.columns, all.column(lane, k), out);
       }
     });
+  }
+};
+
+/// y from x and rstd, for map_codes.
+struct RmsNormMap {
+  Kept<float> weight;
+  const float* rstd;
+  std::int64_t columns;
+  Divisor by_columns;
+  float offset;
+
+  LACUNA_DEVICE Eight operator()(Eight values, std::int64_t element) const {
+    std::int64_t row = by_columns.quotient(element), c = element - row * columns;
+    float r = rstd[row];
+    if (columns % 8 == 0) {
+      const Eight w = weight.at(c);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) values[i] = values[i] * r * (offset + w[i]);
+      return values;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i, ++c) {
+      if (c == columns) {
+        c = 0;
+        r = rstd[++row];
+      }
+      values[i] = values[i] * r * (offset + weight.one(c));
+    }
+    return values;
   }
 };
 
@@ -204,6 +234,16 @@ void rms_norm_forward(Stream stream, DType type, const RmsNormForward& what) {
                                  .has_statistics = what.has_statistics});
     });
   });
+}
+
+void rms_norm_of_codes(Stream stream, DType type, const RmsNormForward& what, const CodedRange& x) {
+  map_codes(stream, type, x,
+            RmsNormMap{.weight = {what.weight, what.columns},
+                       .rstd = what.rstd,
+                       .columns = what.columns,
+                       .by_columns = Divisor(what.columns),
+                       .offset = what.offset},
+            what.y);
 }
 
 void rms_norm_backward(Stream stream, DType type, const RmsNormBackward& what) {

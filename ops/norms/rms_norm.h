@@ -20,7 +20,8 @@ struct RmsNorm {
       Save{.from = input(x), .need = Need::value, .for_grad_of = {x, weight}, .groups = Groups::token},
       Save{.from = input(weight), .need = Need::exact, .for_grad_of = {x}},
       Save{.from = extra_output(rstd), .need = Need::exact, .for_grad_of = {x, weight}}};
-  static constexpr std::array rematerializes{rows_of(input(x)), rows_of(extra_output(rstd)), all_of(input(weight))};
+  static constexpr std::array rematerializes{rows_or_codes_of(input(x)), rows_of(extra_output(rstd)),
+                                             all_of(input(weight))};
   static constexpr InputSet accumulates_into{x};
   Tensor forward(std::span<const Tensor> inputs, std::vector<Tensor>& extra_outputs) const;
   void backward(Tensor dy, const Saved<RmsNorm>& saved, Grads& grads) const;

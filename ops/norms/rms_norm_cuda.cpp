@@ -7,30 +7,35 @@
 namespace lacuna {
 namespace {
 
-/// `eps` null: rstd is known.
-void normalise_on_cuda(const double* eps, double offset, const Tensor& x, const Tensor& weight, const Tensor& rstd,
-                       const Tensor& y) {
-  cuda::rms_norm_forward(stream_of(y.device()), y.dtype(),
-                         {.x = x.data<const std::byte>(),
-                          .weight = weight.data<const float>(),
-                          .rstd = rstd.data<float>(),
-                          .y = y.raw(),
-                          .rows = rstd.count(),
-                          .columns = weight.count(),
-                          .eps = eps == nullptr ? 0 : static_cast<float>(*eps),
-                          .offset = static_cast<float>(offset),
-                          .has_statistics = eps == nullptr});
+/// `eps` null: rstd is known. `x` undefined: codes.
+cuda::RmsNormForward forward_of(const double* eps, double offset, const Tensor& x, const Tensor& weight,
+                                const Tensor& rstd, const Tensor& y) {
+  return {.x = x.defined() ? x.data<const std::byte>() : nullptr,
+          .weight = weight.data<const float>(),
+          .rstd = rstd.data<float>(),
+          .y = y.raw(),
+          .rows = rstd.count(),
+          .columns = weight.count(),
+          .eps = eps == nullptr ? 0 : static_cast<float>(*eps),
+          .offset = static_cast<float>(offset),
+          .has_statistics = eps == nullptr};
 }
 
 const RegisterKernel cuda_rms_forward{
     rms_norm_forward, DeviceKind::cuda,
     [](double eps, double offset, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& y) {
-      normalise_on_cuda(&eps, offset, x, weight, rstd, y);
+      cuda::rms_norm_forward(stream_of(y.device()), y.dtype(), forward_of(&eps, offset, x, weight, rstd, y));
     }};
 const RegisterKernel cuda_rms_normalize{
     rms_norm_normalize, DeviceKind::cuda,
     [](double offset, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& y) {
-      normalise_on_cuda(nullptr, offset, x, weight, rstd, y);
+      cuda::rms_norm_forward(stream_of(y.device()), y.dtype(), forward_of(nullptr, offset, x, weight, rstd, y));
+    }};
+const RegisterKernel cuda_rms_of_codes{
+    rms_norm_of_codes, DeviceKind::cuda,
+    [](double offset, const Operand& x, std::int64_t begin, const Tensor& weight, const Tensor& rstd, const Tensor& y) {
+      cuda::rms_norm_of_codes(stream_of(y.device()), y.dtype(), forward_of(nullptr, offset, {}, weight, rstd, y),
+                              cuda::coded_range(x, begin, y));
     }};
 const RegisterKernel cuda_rms_backward{
     rms_norm_backward, DeviceKind::cuda,

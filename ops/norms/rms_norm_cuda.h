@@ -20,6 +20,9 @@ struct RmsNormForward {
 };
 void rms_norm_forward(Stream stream, DType type, const RmsNormForward& what);
 
+/// y from codes of x and the statistics of an earlier call. `what.x` is not read.
+void rms_norm_of_codes(Stream stream, DType type, const RmsNormForward& what, const CodedRange& x);
+
 /// Rows [first_row, first_row + rows) of a tensor. Block b has rows b, b + blocks, … of the tensor, and adds them to
 /// its partial sums: calls for one part of the rows after the other give the bits of one call for all.
 struct RmsNormBackward {

@@ -17,6 +17,10 @@ inline constinit Kernel<void(double eps, double offset, const Tensor& x, const T
 /// y from the rstd of an earlier call, with the same bits.
 inline constinit Kernel<void(double offset, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& y)>
     rms_norm_normalize{"rms_norm from its statistics"};
+/// The same of elements of x from `begin` on. x: codes on cuda (RematInputs::codes).
+inline constinit Kernel<void(double offset, const Operand& x, std::int64_t begin, const Tensor& weight,
+                             const Tensor& rstd, const Tensor& y)>
+    rms_norm_of_codes{"rms_norm of codes from its statistics"};
 
 /// Undefined: a gradient that is not wanted.
 struct RmsNormGradients {

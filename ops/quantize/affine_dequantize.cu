@@ -1,5 +1,4 @@
-#include "ops/cuda/elements.h"
-#include "ops/quantize/code_quads.h"
+#include "ops/quantize/decode_map.h"
 #include "ops/quantize/group_walk.h"
 
 namespace lacuna::cuda {
@@ -42,64 +41,19 @@ struct Dequantize {
   }
 };
 
-/// Whole blocks of one group each: a thread has 32 elements.
-template <class T>
-struct DequantizeQuads {
-  static constexpr int threads = 256;
-  AffineCodes from;
-  Divisor blocks_per_group;
-  T* out;  // [blocks · 128], from block `first` on
-  std::int64_t first, blocks;
-
-  LACUNA_DEVICE void operator()(const Block<DequantizeQuads>& block) const {
-    const std::int64_t own = block.global_thread() / quad_lanes, at = first + own;
-    const int lane = block.thread() % quad_lanes;
-    if (own >= blocks) return;
-    EightCodes codes[quad_eights];
-    load_quad(from.codes + at * (code_block / 8 * from.bits), from.bits, lane, codes);
-    const DecodingLine line(from.params + blocks_per_group.quotient(at) * 4, from.bits, from.dithered);
-    T* const to = out + own * code_block + lane * 8;
-    if (from.dithered) {
-      const QuadDraws draws(from.key(), at, lane);
-      write(codes, line, to, [&](std::uint32_t code, int k, int i) { return less_draw(code, draws(k, i)); });
-    } else {
-      write(codes, line, to, [](std::uint32_t code, int, int) { return static_cast<float>(code); });
-    }
-  }
-
- private:
-  template <class F>
-  LACUNA_DEVICE static void write(const EightCodes (&codes)[quad_eights], const DecodingLine& line, T* to,
-                                  const F& number) {
-#pragma unroll
-    for (int k = 0; k < quad_eights; ++k) {
-      Eight eight;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) eight[i] = number(codes[k][i / 4] >> (i % 4 * 8) & 0xffU, k, i);
-      decode<T>(line, eight.values);
-      store_eight(to + 32 * k, eight);
-    }
-  }
-};
-
-/// Whether elements [begin, end) are whole blocks of one group each.
-bool in_quads(const AffineCodes& from, std::int64_t begin, std::int64_t end, const void* out) {
-  return from.row == from.count && from.size % code_block == 0 && begin % code_block == 0 && end % code_block == 0 &&
-         reinterpret_cast<std::uintptr_t>(from.codes) % 8 == 0 && is_aligned(out);
-}
-
 }  // namespace
 
 void dequantize_affine(Stream stream, DType type, const AffineCodes& from, std::int64_t begin, std::int64_t end,
                        void* out) {
   with_cuda_type(type, [&]<class T>(Type<T>) {
-    if (const std::int64_t blocks = (end - begin) / code_block; in_quads(from, begin, end, out))
-      return run(stream, divide_up(blocks * quad_lanes, DequantizeQuads<T>::threads),
-                 DequantizeQuads<T>{.from = from,
-                                    .blocks_per_group = Divisor(from.size / code_block),
-                                    .out = static_cast<T*>(out),
-                                    .first = begin / code_block,
-                                    .blocks = blocks});
+    const SavedValues codes{.codes = from.codes,
+                            .params = from.params,
+                            .group = from.size,
+                            .key = from.key,
+                            .bits = from.bits,
+                            .dithered = from.dithered};
+    if (from.row == from.count && in_quads(codes, begin, end, out))
+      return decode_quads(stream, codes, begin, end, static_cast<T*>(out), AsDecoded{});
     run(stream, divide_up(end - begin / 8 * 8, 8 * Dequantize<T>::threads),
         Dequantize<T>{.from = from,
                       .groups = Groups(from),

@@ -227,8 +227,7 @@ struct QuantizeQuads {
 
 bool in_quads(const AffineCodes& to) {
   return to.row == to.count && to.size <= warp_size * 8 * quad_eights && to.size % code_block == 0 &&
-         to.count % to.size == 0 &&
-         reinterpret_cast<std::uintptr_t>(to.codes) % 8 == 0;
+         to.count % to.size == 0 && reinterpret_cast<std::uintptr_t>(to.codes) % 8 == 0;
 }
 
 // Minimum and maximum of whole numbers that other blocks change too. The order does not matter.

@@ -1,0 +1,107 @@
+// Kernels that decode affine codes and store what a map makes of the values, for .cu files.
+#pragma once
+
+#include "ops/cuda/elements.h"
+#include "ops/quantize/code_quads.h"
+
+namespace lacuna::cuda {
+
+/// The map of dequantization: the values are stored as they are.
+struct AsDecoded {
+  LACUNA_DEVICE Eight operator()(const Eight& values, std::int64_t) const { return values; }
+};
+
+/// Whole blocks of one group each: a thread has 32 elements.
+template <class T, class Map>
+struct DecodeQuads {
+  static constexpr int threads = 256;
+  SavedValues from;
+  Divisor blocks_per_group;
+  Map map;
+  T* out;  // [blocks · 128], from block `first` on
+  std::int64_t first, blocks;
+
+  LACUNA_DEVICE void operator()(const Block<DecodeQuads>& block) const {
+    const std::int64_t own = block.global_thread() / quad_lanes, at = first + own;
+    const int lane = block.thread() % quad_lanes;
+    if (own >= blocks) return;
+    EightCodes codes[quad_eights];
+    load_quad(from.codes + at * (code_block / 8 * from.bits), from.bits, lane, codes);
+    const DecodingLine line(from.params + blocks_per_group.quotient(at) * 4, from.bits, from.dithered);
+    const std::int64_t to = own * code_block + lane * 8;
+    if (from.dithered) {
+      const QuadDraws draws(from.key(), at, lane);
+      write(codes, line, to, [&](std::uint32_t code, int k, int i) { return less_draw(code, draws(k, i)); });
+    } else {
+      write(codes, line, to, [](std::uint32_t code, int, int) { return static_cast<float>(code); });
+    }
+  }
+
+ private:
+  template <class F>
+  LACUNA_DEVICE void write(const EightCodes (&codes)[quad_eights], const DecodingLine& line, std::int64_t to,
+                           const F& number) const {
+#pragma unroll
+    for (int k = 0; k < quad_eights; ++k) {
+      Eight eight;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) eight[i] = number(codes[k][i / 4] >> (i % 4 * 8) & 0xffU, k, i);
+      decode<T>(line, eight.values);
+      if constexpr (!std::is_same_v<Map, AsDecoded>) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) eight[i] = to_compute(static_cast<T>(eight[i]));  // as if it had been stored
+      }
+      store_eight(out + to + 32 * k, map(eight, to + 32 * k));
+    }
+  }
+};
+
+/// Eight elements a thread, from any multiple of 8 on.
+template <class T, class Map>
+struct DecodeEights {
+  static constexpr int threads = 256;
+  Coded<T> codes;
+  Map map;
+  Written<T> out;
+  std::int64_t first, count;
+
+  LACUNA_DEVICE void operator()(const Block<DecodeEights>& block) const {
+    const std::int64_t at = block.global_thread() * 8;
+    if (at < count) out.set(at, map(codes.at(first + at), at));
+  }
+};
+
+/// Whether elements [begin, end) are whole blocks of one group each.
+inline bool in_quads(const SavedValues& from, std::int64_t begin, std::int64_t end, const void* out) {
+  return from.group % code_block == 0 && begin % code_block == 0 && end % code_block == 0 &&
+         reinterpret_cast<std::uintptr_t>(from.codes) % 8 == 0 && is_aligned(out);
+}
+template <class T, class Map>
+void decode_quads(Stream stream, const SavedValues& from, std::int64_t begin, std::int64_t end, T* out,
+                  const Map& map) {
+  const std::int64_t blocks = (end - begin) / code_block;
+  run(stream, divide_up(blocks * quad_lanes, DecodeQuads<T, Map>::threads),
+      DecodeQuads<T, Map>{.from = from,
+                          .blocks_per_group = Divisor(from.group / code_block),
+                          .map = map,
+                          .out = out,
+                          .first = begin / code_block,
+                          .blocks = blocks});
+}
+
+/// y[i] = map(eight values, i) for each eighth i: of the elements of `x`, from the first on. y: [x.count] of `type`.
+template <class Map>
+void map_codes(Stream stream, DType type, const CodedRange& x, const Map& map, void* y) {
+  with_cuda_type(type, [&]<class T>(Type<T>) {
+    if (in_quads(x.codes, x.begin, x.begin + x.count, y))
+      return decode_quads(stream, x.codes, x.begin, x.begin + x.count, static_cast<T*>(y), map);
+    run(stream, divide_up(x.count, 8 * DecodeEights<T, Map>::threads),
+        DecodeEights<T, Map>{.codes = Coded<T>(x.codes, x.total),
+                             .map = map,
+                             .out = Written<T>(y, x.count),
+                             .first = x.begin,
+                             .count = x.count});
+  });
+}
+
+}  // namespace lacuna::cuda

@@ -1,0 +1,123 @@
+// Outputs that kernels on cuda compute again from codes of an input, against those from the decoded input.
+#include "core/stand_in/fibers.h"
+#include "ops/curves/activation.h"
+#include "ops/norms/batch_norm.h"
+#include "ops/norms/layer_norm.h"
+#include "ops/norms/rms_norm.h"
+#include "ops/quantize/sign_mask.h"
+#include "tests/ops/op_run.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+using quant::QuantConfig;
+
+struct Sample {
+  std::string name;
+  std::shared_ptr<const Operation> op;
+  Shape shape;                // of x
+  std::int64_t channels = 0;  // elements of each parameter
+  int parameters = 0;
+  bool has_residual = false, has_signs = false;
+};
+
+template <class Op>
+std::shared_ptr<const Operation> bound_op(Op op) {
+  return std::make_shared<Bound<Op>>(std::move(op));
+}
+
+std::vector<Sample> samples() {
+  std::vector<Sample> all;
+  for (const Shape& shape : {Shape{7, 3, 256}, Shape{9, 3, 64}, Shape{5, 3, 40}}) {
+    const std::int64_t width = shape.back();
+    all.push_back({"gelu", bound_op(Gelu{}), shape});
+    all.push_back({"gelu, tanh", bound_op(Gelu{Gelu::Form::tanh}), shape});
+    all.push_back({"hard_swish", bound_op(HardSwish{}), shape});
+    all.push_back({"layer_norm", bound_op(LayerNorm{}), shape, width, 2});
+    all.push_back({"layer_norm without bias", bound_op(LayerNorm{}), shape, width, 1});
+    all.push_back({"rms_norm", bound_op(RmsNorm{.offset = 1}), shape, width, 1});
+    all.push_back({"rms_norm of parts", bound_op(RmsNorm{.heads = 2}), shape, width / 2, 1});
+    all.push_back({"batch_norm", bound_op(BatchNorm{}), shape, width, 2});
+    all.push_back({"batch_norm_relu", bound_op(BatchNormRelu{}), shape, width, 2});
+    all.push_back({"batch_norm_relu by signs", bound_op(BatchNormRelu{}), shape, width, 2, false, true});
+    all.push_back({"batch_norm_add_relu", bound_op(BatchNormAddRelu{}), shape, width, 2, true, true});
+    all.push_back({"frozen_batch_norm", bound_op(FrozenBatchNorm{}), shape, width, 4});
+  }
+  all.push_back({"rms_norm of parts of 4", bound_op(RmsNorm{.heads = 6}), {9, 24}, 4, 1});
+  return all;
+}
+
+std::vector<Tensor> inputs_of(const Sample& sample, DType dtype) {
+  std::vector<Tensor> inputs{sample_values(sample.shape, dtype, 1)};
+  for (std::uint32_t i = 0; i < 2 || i < static_cast<std::uint32_t>(sample.parameters); ++i)
+    inputs.push_back(static_cast<int>(i) < sample.parameters
+                         ? sample_values({sample.channels}, compute_type(dtype), 2 + i, 0.5, 1.5)
+                         : Tensor());
+  if (sample.has_residual) inputs.push_back(sample_values(sample.shape, dtype, 9));
+  return each(inputs, [](const Tensor& tensor) { return tensor.defined() ? tensor.to(Device::cuda) : tensor; });
+}
+
+/// The output of the op, to be computed again with `x` in place of its input 0.
+Operand output_from(const Sample& sample, const Result& result, const Operand& x) {
+  RematerializedForm form{.op = sample.op, .sources = {}, .shape = result.y().shape()};
+  for (const Remat& row : sample.op->rematerializes()) {
+    if (row.from == input(0)) {
+      form.sources.push_back(x);
+      continue;
+    }
+    const Tensor& tensor = result.at(row.from);
+    form.sources.push_back(tensor.defined() ? Operand(tensor) : Operand());
+  }
+  if (sample.has_signs) form.signs = quant::pack_signs(result.y());
+  return Operand(std::move(form), result.y().shape(), result.y().dtype(), Device::cuda, {}, {});
+}
+
+}  // namespace
+
+TEST_CASE("cuda: rows computed again from codes have the bits of those from decoded rows, and take no more memory") {
+  const auto peak_of = [](const std::function<void()>& f) {
+    Ledger& memory = ledger(Device::cuda);
+    const std::int64_t held = memory.total();
+    memory.reset_peak();
+    f();
+    return memory.peak() - held;
+  };
+  for (const Sample& sample : samples()) {
+    CAPTURE(sample.name);
+    CAPTURE(sample.shape.back());
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      const Result result = forward(*sample.op, inputs_of(sample, dtype));
+      const std::int64_t rows = result.y().rows(), width = sample.shape.back();
+      for (const QuantConfig& config : {QuantConfig{.bits = 4, .grouping = {.size = 256}, .quantizer = "dithered"},
+                                        QuantConfig{.bits = 7, .grouping = {.size = width}, .quantizer = "dithered"},
+                                        QuantConfig{.bits = 2, .grouping = {.size = 8}, .quantizer = "nearest"},
+                                        QuantConfig{.bits = 8, .grouping = {.size = 1 << 20}}}) {
+        CAPTURE(config.bits);
+        const Tensor& x = result.inputs[0];
+        const Operand codes(QuantizedForm{quant::quantize(x, config, 42)}, x.shape(), dtype, Device::cuda, {}, {});
+        const Operand coded = output_from(sample, result, codes),
+                      decoded = output_from(sample, result, Operand(codes.whole()));
+        for (const auto& [begin, end] :
+             {std::pair{std::int64_t{0}, rows}, {rows / 3, rows / 2 + 1}, {rows - 1, rows}}) {
+          CAPTURE(begin);
+          Tensor got, expected;
+          const std::int64_t taken = peak_of([&, b = begin, e = end] { got = coded.rows(b, e); });
+          CHECK(taken == peak_of([&, b = begin, e = end] { expected = decoded.rows(b, e); }));
+          CHECK(same_bits(got, expected));
+        }
+        const cuda::stand_in::ScheduleScope schedule(3);
+        CHECK(same_bits(coded.whole(), decoded.whole()));
+      }
+    }
+  }
+}
+
+}  // namespace lacuna

@@ -24,8 +24,9 @@ cuda::HadamardCodes hadamard_codes_of(const QuantizedTensor& quantized, const Te
   if (means.defined())
     codes.means = {.values = means.data<float>(),
                    .columns = quantized.shape.back(),
-                   .sample = layout.count / quantized.shape.front(),
-                   .first_sample = first_sample};
+                   .first_sample = first_sample,
+                   .by_columns = cuda::Divisor(quantized.shape.back()),
+                   .by_sample = cuda::Divisor(layout.count / quantized.shape.front())};
   return codes;
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/number.h"
 #include "core/stream.h"
+#include "ops/cuda/divisor.h"
 
 #include <cstdint>
 
@@ -10,8 +11,14 @@ namespace lacuna::cuda {
 
 /// Channel means that values are centred by. The default: none.
 struct ChannelMeans {
-  const float* values = nullptr;                           // [samples, columns] from `first_sample` on
-  std::int64_t columns = 1, sample = 1, first_sample = 0;  // elements of a row, of a sample
+  const float* values = nullptr;  // [samples, columns] from `first_sample` on
+  std::int64_t columns = 1, first_sample = 0;
+  Divisor by_columns{1}, by_sample{1};  // elements of a row, of a sample
+
+  /// The mean of the element's channel.
+  LACUNA_DEVICE float of(std::int64_t element) const {
+    return values[(by_sample.quotient(element) - first_sample) * columns + by_columns.remainder(element)];
+  }
 };
 
 /// A tensor in codes after a Hadamard transform of each group.

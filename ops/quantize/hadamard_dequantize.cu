@@ -27,7 +27,7 @@ struct DequantizeGroup {
     float largest = 0;
     if (centred)
       for (std::int64_t i = block.thread(); i < count; i += threads) {
-        const float own = mean_at(first + i);
+        const float own = from.means.of(first + i);
         largest = Larger{}(largest, own < 0 ? -own : own);
       }
     largest = joined_of_block(block, largest, block.shared().largest, Larger{});
@@ -44,10 +44,6 @@ struct DequantizeGroup {
   LACUNA_DEVICE static float half_at(const std::uint8_t* bytes) {
     return std::bit_cast<float>((bytes[0] | static_cast<std::uint32_t>(bytes[1]) << 8) << 16);
   }
-  LACUNA_DEVICE float mean_at(std::int64_t element) const {
-    const ChannelMeans& means = from.means;
-    return means.values[(element / means.sample - means.first_sample) * means.columns + element % means.columns];
-  }
 
   template <class C>
   LACUNA_DEVICE void dequantize(const Block<DequantizeGroup>& block, std::int64_t group, std::int64_t first,
@@ -56,8 +52,18 @@ struct DequantizeGroup {
     const quant::HadamardSize shape = quant::hadamard_size(count);
     const C scale = static_cast<C>(step) * (is_covered(shape, count) ? transform_factor<C>(shape) : C(1)),
             middle = static_cast<C>((1 << from.bits) - 1) / 2;
-    for (std::int64_t i = block.thread(); i < count; i += threads)
-      values[i] = (static_cast<C>(codes.one(first + i)) - middle) * scale;
+    if (first % 8 == 0) {
+      for (std::int64_t i = block.thread() * 8; i < count; i += threads * 8) {
+        std::uint32_t code[8];
+        codes.read(first + i, code);
+#pragma unroll
+        for (int j = 0; j < 8; ++j)
+          if (i + j < count) values[i + j] = (static_cast<C>(code[j]) - middle) * scale;
+      }
+    } else {
+      for (std::int64_t i = block.thread(); i < count; i += threads)
+        values[i] = (static_cast<C>(codes.one(first + i)) - middle) * scale;
+    }
     block.sync();
     hadamard_transform<true>(block, values, count, shape);
     const quant::SignWords signs(from.key, group);
@@ -66,7 +72,7 @@ struct DequantizeGroup {
       const std::int64_t element = first + i;
       if (element < begin || element >= end) continue;
       C value = is_flipped(signs, i) ? -values[i] : values[i];
-      value += centred ? static_cast<C>(mean_at(element)) + static_cast<C>(mean) : static_cast<C>(mean);
+      value += centred ? static_cast<C>(from.means.of(element)) + static_cast<C>(mean) : static_cast<C>(mean);
       value = value > top ? top : value;  // NaN stays
       value = value < -top ? -top : value;
       out[element - begin] = static_cast<T>(static_cast<float>(value));

@@ -55,7 +55,7 @@ LACUNA_DEVICE inline void butterflies(const Block<K>& block, C* values, std::int
                                       std::int64_t to) {
   for (std::int64_t by = from; by < to; by *= 2) {
     for (std::int64_t pair = block.thread(); pair < length / 2; pair += K::threads) {
-      const std::int64_t i = pair / by * 2 * by + pair % by;
+      const std::int64_t place = pair & (by - 1), i = 2 * (pair - place) + place;  // `by`: a power of two
       const C a = values[i], b = values[i + by];
       values[i] = a + b;
       values[i + by] = a - b;

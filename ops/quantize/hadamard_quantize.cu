@@ -29,11 +29,6 @@ struct Estimate {
   }
 };
 
-/// The mean of a channel, which values are centred by.
-LACUNA_DEVICE inline float mean_of(const ChannelMeans& means, std::int64_t element) {
-  return means.values[(element / means.sample - means.first_sample) * means.columns + element % means.columns];
-}
-
 /// A group as the CPU centres it (hadamard_quantize.cpp).
 template <class C>
 struct Centred {
@@ -74,7 +69,7 @@ struct QuantizeGroup {
                        count = left < to.size ? left : to.size;
     Shared& shared = block.shared();
     if (to.means.values != nullptr)
-      for (std::int64_t i = block.thread(); i < count; i += threads) shared.means[i] = mean_of(to.means, first + i);
+      for (std::int64_t i = block.thread(); i < count; i += threads) shared.means[i] = to.means.of(first + i);
     const Centred<float> floats = centre<float>(block, first, count);
     // Whether f32 holds the squares of the values and their sum.
     if (floats.variance > 0x1p-100F && floats.variance < 0x1p120F)

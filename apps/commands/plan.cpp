@@ -18,7 +18,6 @@
 #include "apps/train/timeline.h"
 #include "core/file.h"
 #include "core/parallel.h"
-#include "core/system_memory.h"
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -63,12 +62,7 @@ std::string need_text(const Measurement& planned) {
 
 /// Bytes that training can have, of a GPU that need not be here or of this machine's device; nothing: there is none.
 std::optional<std::int64_t> room_for(const PlanOptions& options, const Experiment& experiment) {
-  if (options.card) {
-    if (device_of(experiment).kind != DeviceKind::cuda)
-      reject("--card: expected train.device=cuda, got {}", experiment.train.device);
-    return std::max<std::int64_t>(0, parse_bytes(*options.card, "--card") - card_beside_tensors);
-  }
-  if (available_device(experiment) != device_of(experiment)) return {};
+  if (!options.card && available_device(experiment) != device_of(experiment)) return {};
   return room_for_training(experiment);
 }
 
@@ -102,6 +96,8 @@ ExitCode plan(const PlanOptions& options) {
   Experiment configured = as_rank(options.configuration.parse(), 0, options.ranks);
   if (options.card) configured.process.card = Card{.memory = parse_bytes(*options.card, "--card")};
   const Experiment read = settled(std::move(configured));
+  if (options.card && device_of(read).kind != DeviceKind::cuda)
+    reject("--card: expected train.device=cuda, got {}", read.train.device);
   const Network network{parse_bandwidth(options.bandwidth), parse_latency(options.latency)};
   std::vector<std::string> choices, titles;
   const std::string given = options.policies.value_or(read.memory.policy);

@@ -75,6 +75,20 @@ void leave_out_augmentation(Configuration& configuration) {
                             configuration.task.name, fmt::join(changed, ", ")));
 }
 
+/// Takes the card's memory for the budget of `auto` where a GPU has none.
+void settle_budget(Experiment& experiment) {
+  Configuration::Memory& memory = experiment.memory;
+  const bool is_cuda = device_of(experiment).kind == DeviceKind::cuda;
+  if (is_cuda && memory.policy == "auto" && memory.budget.empty() && memory.plan_file.empty())
+    memory.budget = whole_device;
+  if (memory.budget != whole_device) return;
+  if (!is_cuda)
+    reject("memory.budget: {} is the memory of a GPU; expected bytes, as 6GiB, with train.device: {}", whole_device,
+           experiment.train.device);
+  if (memory.budget_of != "peak")
+    reject("memory.budget_of: expected peak with memory.budget: {}, got {}", whole_device, memory.budget_of);
+}
+
 /// Refuses values that only the CPU supports.
 void check_for_cuda(const Experiment& experiment) {
   const Configuration::Memory& memory = experiment.memory;
@@ -99,6 +113,7 @@ Experiment resolve(Experiment experiment) {
   if (experiment.train.batch_size == 0) experiment.train.batch_size = Configuration::Train().batch_size;
   if (experiment.train.device == "auto") experiment.train.device = name_of(available_device(experiment));
   if (device_of(experiment).kind == DeviceKind::cuda) check_for_cuda(experiment);
+  settle_budget(experiment);
   if (experiment.train.device == "cpu" && experiment.memory.offload == "host")
     reject(
         "memory.offload: tensors of the CPU go to a disk; expected a folder, got host, which needs train.device=cuda");
@@ -141,12 +156,16 @@ Device available_device(const Configuration& configuration) {
   return device.index < std::ssize(find_cuda_devices().names) && problem_of(device).empty() ? device : Device::cpu;
 }
 
-PlannedDeviceScope planned_device(const Experiment& experiment) {
+std::optional<Card> card_of(const Experiment& experiment) {
   const Device device = device_of(experiment);
-  Card card = experiment.process.card.value_or(Card());
-  if (!experiment.process.card && device.kind == DeviceKind::cuda && available_device(experiment) == device)
-    card = card_of(device);
-  return PlannedDeviceScope(device.kind, card);
+  if (device.kind != DeviceKind::cuda) return {};
+  if (experiment.process.card) return experiment.process.card;
+  if (available_device(experiment) != device) return {};
+  return lacuna::card_of(device);
+}
+
+PlannedDeviceScope planned_device(const Experiment& experiment) {
+  return PlannedDeviceScope(device_of(experiment).kind, card_of(experiment).value_or(Card()));
 }
 
 DType precision_type(const std::string& precision, Device device) {

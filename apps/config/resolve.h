@@ -18,6 +18,9 @@ namespace lacuna::apps {
 /// `plan_memory` makes its plan.
 Experiment resolve(Experiment experiment);
 
+/// The value of memory.budget that is the memory of the card.
+inline constexpr std::string_view whole_device = "device";
+
 /// Whether the task trains heads on cached features of a frozen model.
 bool trains_on_features(const Configuration& configuration);
 
@@ -27,6 +30,8 @@ Device device_of(const Experiment& experiment);
 Device existing_device(const Experiment& experiment);
 /// The same; the CPU if it does not exist. Accepts `auto`.
 Device available_device(const Configuration& configuration);
+/// The card of the experiment's device, or that of `--card`; nothing: it is no GPU, or not here.
+std::optional<Card> card_of(const Experiment& experiment);
 /// For steps on `meta` that stand for those of the experiment's device: its card, or that of `--card`.
 PlannedDeviceScope planned_device(const Experiment& experiment);
 /// The type of activations for `train.precision`: f16 is f32 on the CPU, which has no arithmetic for it, and bf16, of

@@ -167,7 +167,8 @@ Fields Configuration::Memory::fields() {
       field("policy", &Memory::policy, one_of(registered<memory_policies>), "how tensors are saved for backward"),
       field("budget", &Memory::budget, with_auto,
             "memory for the tensors of a training step, as `6GiB` (without a unit: bytes, at least 4096); code, "
-            "stacks and libraries come on top"),
+            "stacks and libraries come on top. `device`: the memory of the GPU, less what its driver and libraries "
+            "take; the default of `auto` on one"),
       field("budget_of", &Memory::budget_of, one_of({"peak", "saved", "process"}), with_auto,
             "the budget limits the peak of all tensors, the tensors saved for backward, or the memory of the whole "
             "process"),

@@ -14,6 +14,7 @@
 #include <limits>
 #include <new>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
 
 namespace lacuna::apps {
 namespace {
@@ -53,6 +54,8 @@ void require_fit(Setup& setup, const Experiment& experiment, Device device, bool
   const Need need = need_of(planned, with_loader);
   const std::int64_t available = room_for_training(experiment);
   if (need.bytes <= available) return;
+  const std::optional<Card> card = card_of(experiment);
+  const bool is_shared = card && need.bytes <= room_on(*card);
   // A run that this machine could never hold is wrong input; a limit on this process is not the configuration's fault.
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
   const bool limited = (address_space_left() != none || data_left() != none) &&
@@ -66,7 +69,10 @@ void require_fit(Setup& setup, const Experiment& experiment, Device device, bool
           "too; `lacuna plan` says how much.",
           planned.batch_size, format_bytes(need.bytes), format_bytes(step_need(planned)),
           format_bytes(evaluation_need(planned)), name_of(device), format_bytes(available),
-          limited ? " under the limits on the address space and on data (ulimit -v, -d)" : "",
+          limited     ? " under the limits on the address space and on data (ulimit -v, -d)"
+          : is_shared ? fmt::format(" of the card's {}: other programs hold some (nvidia-smi names them)",
+                                    format_bytes(card->memory))
+                      : "",
           lacuna::describe(planned.at_peak, 8),
           with_loader ? fmt::format("Batches prepared ahead hold up to {} more.\n", format_bytes(need.batches)) : "",
           what_would_fit(setup, experiment, available, with_loader, need.bytes)));
@@ -102,7 +108,10 @@ void require_fit_to_evaluate(const Experiment& experiment) {
                      : "Not even one sample at a time fits");
 }
 
+std::int64_t room_on(const Card& card) { return std::max<std::int64_t>(0, card.memory - card_beside_tensors); }
+
 std::int64_t room_for_training(const Experiment& experiment) {
+  if (experiment.process.card) return room_on(*experiment.process.card);
   const Device device = existing_device(experiment);
   return allocator(device).available() / (device == Device::cpu ? experiment.process.on_machine : 1);
 }

@@ -16,7 +16,11 @@ void require_fit(Setup& planned, const Experiment& experiment, Device device, bo
 /// The same for the evaluation of a model alone.
 void require_fit_to_evaluate(const Experiment& experiment);
 
-/// Bytes of the device's memory that training can have: of several processes on this machine, the part of each.
+/// Bytes of a card's memory that tensors can have where no other program holds any.
+std::int64_t room_on(const Card& card);
+
+/// Bytes of the device's memory that training can have: of several processes on this machine, the part of each. Of
+/// `plan --card` that of the card.
 std::int64_t room_for_training(const Experiment& experiment);
 
 /// Bytes of the process outside tensors: those it holds now, and those that a run adds.

@@ -41,6 +41,13 @@ Experiment without_policy(Experiment experiment) {
   return experiment;
 }
 
+/// Whether the budget of `auto` is the memory of the card.
+bool fills_device(const Experiment& experiment) {
+  const Configuration::Memory& memory = experiment.memory;
+  return memory.budget == whole_device || (memory.policy == "auto" && memory.budget.empty() &&
+                                           memory.plan_file.empty() && device_of(experiment).kind == DeviceKind::cuda);
+}
+
 /// Steps of `setup`, which is on `meta`, under any policy.
 class MetaModel {
  public:
@@ -53,6 +60,13 @@ class MetaModel {
     account.reset_peak();
     const StepResult result = setup_.trainer(policy).step(example(experiment_, setup_), 0, 0, {.observer = observer});
     return {result.saved_bytes, account.peak()};
+  }
+  /// Bytes that a captured step and the one after it hold of their batches.
+  std::int64_t captured_inputs() {
+    if (!experiment_.train.graph) return 0;
+    std::int64_t bytes = 0;
+    for (const Batch& part : example(experiment_, setup_)) bytes += 2 * part.bytes();
+    return bytes;
   }
   /// A step and an evaluation under `exact`.
   Measurement measure() { return apps::measure(setup_, experiment_); }
@@ -177,7 +191,8 @@ class BudgetPlanner {
         costs_(with_store(experiment.memory, costs)) {
     const Configuration::Memory& memory = experiment.memory;
     of_saved_ = memory.budget_of == "saved";
-    if (!memory.budget.empty()) budget_ = parse_bytes(memory.budget);
+    budget_ = memory_budget(experiment).value_or(0);
+    if (fills_device(experiment)) held_ = model_.captured_inputs();
     if (memory.budget_of == "process" && budget_ > 0) {
       beside_ = memory_beside_tensors() + memory_of_decoders(experiment);
       if (budget_ <= beside_)
@@ -249,8 +264,9 @@ class BudgetPlanner {
         .step = [this](MemoryPolicy& policy, Observer* observer) { return model_.step(policy, observer); },
         .budget = budget_,
         .of_saved = of_saved_,
-        .beside_step = prefetched(measured_),
+        .beside_step = prefetched(measured_) + held_,
         .floor = evaluation_need(measured_),
+        .fill = fills_device(experiment_),
         .quantize = options_.codes,
         .group_size = options_.group_size,
         .micro_batches = experiment_.train.accumulate,
@@ -277,7 +293,7 @@ class BudgetPlanner {
   }
 
   std::int64_t counted(const StepBytes& bytes) const {
-    return of_saved_ ? bytes.saved : std::max(bytes.peak + prefetched(measured_), evaluation_need(measured_));
+    return of_saved_ ? bytes.saved : std::max(bytes.peak + prefetched(measured_) + held_, evaluation_need(measured_));
   }
 
   const Experiment& experiment_;
@@ -289,6 +305,7 @@ class BudgetPlanner {
   bool of_saved_ = false;
   std::int64_t budget_ = 0;  // of tensors
   std::int64_t beside_ = 0;  // of the process, beside them
+  std::int64_t held_ = 0;    // of a captured step's inputs, where the budget is all that the card has
 };
 
 }  // namespace
@@ -319,11 +336,23 @@ std::int64_t parse_bytes(const std::string& text, std::string_view key) {
   reject("{}: expected bytes as 6GiB, 1.5GB or 800MiB, got {}", key, text);
 }
 
+std::optional<std::int64_t> memory_budget(const Experiment& experiment) {
+  const std::string& budget = experiment.memory.budget;
+  if (!fills_device(experiment)) return budget.empty() ? std::optional<std::int64_t>() : parse_bytes(budget);
+  const std::optional<Card> card = card_of(experiment);
+  if (!card)
+    reject("memory.budget: {}: there is no {} here; expected bytes, as 6GiB, or a card that `lacuna plan --card` names",
+           whole_device, experiment.train.device);
+  // What a driver's context takes beside what its libraries do, and gaps in a captured step's memory.
+  constexpr std::int64_t reserve = std::int64_t{512} << 20;
+  return std::max<std::int64_t>(1, room_on(*card) - reserve);
+}
+
 namespace {
 
 MemoryPlan plan_of(Setup& setup, const Experiment& experiment, const CostTable& costs, const fs::path& recorded) {
   const Configuration::Memory& memory = experiment.memory;
-  if (memory.budget.empty() && memory.plan_file.empty())
+  if (memory.plan_file.empty() && !memory_budget(experiment))
     reject("memory.policy: auto needs memory.budget: how much memory there is, as 6GiB");
   if (!memory.rules.empty() || !memory.recompute.empty())
     reject("memory.policy: auto chooses `rules` and `recompute` itself: expected none");
@@ -348,7 +377,7 @@ MemoryPlan plan_of(Setup& setup, const Experiment& experiment, const CostTable& 
       unused = fmt::format("{}: planned anew: ", error.what());
     }
   }
-  if (memory.budget.empty()) reject("memory.plan: cannot read {}; {}", memory.plan_file, unused);
+  if (!memory_budget(experiment)) reject("memory.plan: cannot read {}; {}", memory.plan_file, unused);
   MemoryPlan plan = planner.make();
   plan.text = unused + plan.text;
   return plan;

@@ -7,12 +7,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace lacuna::apps {
 
 /// Bytes from text as `6GiB`, `1.5GB`, `800MiB` or `1048576`; rejects anything else as the value of `key`.
 std::int64_t parse_bytes(const std::string& text, std::string_view key = "memory.budget");
+
+/// Bytes of memory.budget; nothing: none is given. `device`, which a GPU has where none is given for `auto`: those of
+/// the card, less what the driver, libraries and captured graphs take. They do not depend on what other programs hold.
+std::optional<std::int64_t> memory_budget(const Experiment& experiment);
 
 /// A model on `meta` under the policy `exact`, with which a memory plan is made.
 std::unique_ptr<Setup> setup_to_plan(const Experiment& experiment);

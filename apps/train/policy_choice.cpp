@@ -48,7 +48,10 @@ Experiment under_policy(const Experiment& read, const std::string& choice) {
 
 std::string policy_title(const Experiment& experiment) {
   const Configuration::Memory& memory = experiment.memory;
-  if (memory.policy == "auto") return "auto:" + (memory.budget.empty() ? memory.plan_file : memory.budget);
+  if (memory.policy == "auto") {
+    const std::string& within = memory.budget.empty() ? memory.plan_file : memory.budget;
+    return within.empty() ? memory.policy : "auto:" + within;
+  }
   const Options& defaults = memory_policies().get(memory.policy).options;
   const lacuna::Field* const bits = defaults.find("bits");
   if (bits == nullptr) return memory.policy;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 
 namespace lacuna::apps {
@@ -34,12 +35,14 @@ std::int64_t counted_bytes(const Experiment& experiment, const Measurement& plan
 /// `resolved`: with the device in force.
 std::int64_t limit_of(const Experiment& experiment, const Experiment& resolved) {
   const Configuration::Memory& memory = experiment.memory;
-  const bool is_here = available_device(resolved) == device_of(resolved);
+  const bool is_here = resolved.process.card || available_device(resolved) == device_of(resolved);
+  Experiment tried = resolved;
+  tried.memory = memory;
   if (!is_here && memory.budget.empty())
     reject("`auto` needs memory.budget here, since there is no {}", resolved.train.device);
   std::int64_t limit = is_here ? room_for_training(resolved) : std::numeric_limits<std::int64_t>::max();
-  if (!memory.budget.empty())
-    limit = std::min(limit, parse_bytes(memory.budget) - (memory.budget_of == "process" ? memory_beside_tensors() : 0));
+  if (const std::optional<std::int64_t> budget = memory_budget(tried))
+    limit = std::min(limit, *budget - (memory.budget_of == "process" ? memory_beside_tensors() : 0));
   return limit;
 }
 
@@ -93,7 +96,9 @@ void settle_batch_size(Experiment& experiment) {
   const Experiment smallest = measurable(experiment, unit);
   Setup setup(smallest, Device::meta);
   const std::int64_t limit = limit_of(experiment, smallest);
-  const bool plans = experiment.memory.policy == "auto" && !experiment.memory.budget.empty();
+  Experiment wanted = smallest;
+  wanted.memory = experiment.memory;
+  const bool plans = experiment.memory.policy == "auto" && memory_budget(wanted).has_value();
   const auto bytes_of = [&](std::int64_t count) {
     Experiment tried = smallest;
     tried.train.batch_size = count * unit;

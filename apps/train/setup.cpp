@@ -432,9 +432,11 @@ std::optional<LossScaleSettings> loss_scale_of(const Configuration::Train& train
 
 namespace {
 
-/// Bytes that all tensors may take; 0: no limit.
+/// Bytes that all tensors may take; 0: no limit but the device's.
 std::int64_t budget_of_tensors(const Configuration::Memory& memory) {
-  return memory.budget.empty() || memory.budget_of != "peak" ? 0 : parse_bytes(memory.budget);
+  return memory.budget.empty() || memory.budget == whole_device || memory.budget_of != "peak"
+             ? 0
+             : parse_bytes(memory.budget);
 }
 
 }  // namespace

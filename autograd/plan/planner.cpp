@@ -43,8 +43,14 @@ class Planner {
   }
 
   PlannerResult plan() {
-    if (counted_bytes(exact_.recorded_bytes) <= o_.budget)
-      return result({.group_size = o_.group_size, .bytes = counted_bytes(exact_.recorded_bytes)}, true);
+    if (counted_bytes(exact_.recorded_bytes) <= o_.budget) {
+      MemoryPlan exact{.group_size = o_.group_size, .bytes = counted_bytes(exact_.recorded_bytes)};
+      if (!o_.fill) return result(std::move(exact), true);
+      StepGraph graph = exact_;
+      for (GraphTensor& tensor : graph.tensors) tensor.can_offload = false;
+      MemoryPlan filled = fitted(graph, {});
+      return result(filled.bytes <= o_.budget ? std::move(filled) : std::move(exact), true);
+    }
     if (o_.quantize) sensitivities_ = o_.sensitivities();
     const StepGraph graph = recorded({});
     const auto ways = [this](const GraphTensor& tensor, bool leaves) {
@@ -69,7 +75,7 @@ class Planner {
         const bool is_worse = choices.front().bytes <= target && chosen.bytes > target;
         if (fits_best() && (is_worse || chosen.seconds / exact_seconds_ >= cost(*best))) continue;
         if ((tried.size() >= most && round < rounds) || !tried.insert(chosen.regions).second) continue;
-        MemoryPlan plan = fitted(chosen.regions);
+        MemoryPlan plan = fitted(recorded(chosen.regions), chosen.regions);
         if (over == 0) over = plan.bytes - std::min(o_.budget, plan.bytes);
         if (!best || (plan.bytes <= o_.budget ? !fits_best() || cost(plan) < cost(*best) : plan.bytes < best->bytes))
           best = std::move(plan);
@@ -229,8 +235,7 @@ class Planner {
 
   /// The plan for these regions with the most bytes that a step on `meta` confirms to fit; if none fits, the one with
   /// the fewest. The target of the predicted bytes is bisected.
-  MemoryPlan fitted(const std::vector<std::string>& regions) const {
-    const StepGraph graph = recorded(regions);
+  MemoryPlan fitted(const StepGraph& graph, const std::vector<std::string>& regions) const {
     Division division{.graph = graph};
     for (const GraphTensor& tensor : graph.tensors) {
       std::vector<HoldCost>& costs = division.costs.emplace_back();

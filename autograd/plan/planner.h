@@ -19,11 +19,12 @@ struct MeasuredSensitivities {
 struct PlannerOptions {
   MetaStep step;
   std::int64_t budget = 0;
-  bool of_saved = false;           // the budget is for bytes saved for backward; otherwise for the memory peak:
-  std::int64_t beside_step = 0;    // bytes held in addition to the step's own memory,
-  std::int64_t floor = 0;          // and the minimum of the peak, for needs outside the step
-  bool quantize = true;            // otherwise plans are exact: they choose recomputed regions and kept tensors only
-  std::int64_t group_size = 256;   // elements that share a range
+  bool of_saved = false;          // the budget is for bytes saved for backward; otherwise for the memory peak:
+  std::int64_t beside_step = 0;   // bytes held in addition to the step's own memory,
+  std::int64_t floor = 0;         // and the minimum of the peak, for needs outside the step
+  bool fill = false;              // where everything exact fits, what it would compute again is kept, as far as it fits
+  bool quantize = true;           // otherwise plans are exact: they choose recomputed regions and kept tensors only
+  std::int64_t group_size = 256;  // elements that share a range
   std::int64_t micro_batches = 1;  // per step
   OffloadStore* store = nullptr;   // a store on `meta`; null: nothing is offloaded
   std::int64_t store_budget = 0;   // capacity of the store in bytes; 0: unlimited

@@ -137,6 +137,30 @@ TEST_CASE("step graph: predicts a plan's saved bytes to the byte, and its peak n
   CHECK(static_cast<double>(predicted.peak) == doctest::Approx(static_cast<double>(real.peak)).epsilon(0.01));
 }
 
+TEST_CASE("planner: a budget to fill keeps what exact would compute again, as far as it fits and without a code") {
+  const Chain chain;
+  const MetaStep step = [&](MemoryPolicy& policy, Observer* observer) { return chain.step(policy, observer); };
+  const std::int64_t exact = step(*make_policy("exact"), nullptr).peak, keep = step(*make_policy("keep"), nullptr).peak;
+  REQUIRE(keep > exact);
+  double slower = std::numeric_limits<double>::infinity();
+  for (const double part : {0.0, 0.3, 0.6, 1.0, 2.0}) {
+    const auto budget = exact + static_cast<std::int64_t>(part * static_cast<double>(keep - exact));
+    const MemoryPlan plan = plan_memory({.step = step, .budget = budget, .fill = true}).plan;
+    INFO(part, plan.text);
+    PlannedPolicy policy(plan);
+    CHECK(step(policy, nullptr).peak == plan.bytes);
+    CHECK(policy.unmatched().empty());
+    CHECK(plan.bytes <= budget);
+    CHECK_FALSE(plan.quantizes());
+    CHECK(plan.regions.empty());
+    CHECK(plan.seconds <= slower);
+    slower = plan.seconds;
+    if (part >= 1) CHECK(plan.bytes == keep);
+    if (part == 0.6) CHECK(plan.bytes > exact);
+  }
+  CHECK(plan_memory({.step = step, .budget = 2 * keep}).plan.bytes == exact);
+}
+
 TEST_CASE("planner: a fast disk takes what the budget has no room for, a slow one takes nothing") {
   const Chain chain;
   FileStore store({.folder = {}, .buffer = 1 << 16, .device = Device::meta});

@@ -168,6 +168,22 @@ TEST_CASE("cuda: a run within a budget is captured, unless what it holds goes be
   }
 }
 
+TEST_CASE(
+    "cuda: auto without a budget holds what the card has room for, in captured steps too, with the bits of exact") {
+  const StandIn stand_in;
+  const TemporaryFolder folder(vit);
+  for (const std::string policy : {"exact", "auto"})
+    run(folder, train({"output.dir=" + policy, "train.device=cuda", "train.epochs=2", "memory.policy=" + policy}));
+  CHECK(noted(folder / "auto") == noted(folder / "exact"));
+  check_same_checkpoint(folder, "auto", "exact");
+  const nlohmann::json exact = read_json(folder / "exact/summary.json"), held = read_json(folder / "auto/summary.json");
+  CHECK(held["memory"]["saved"] > exact["memory"]["saved"]);
+  for (const auto& [key, choice] : read_json(folder / "auto/plan.json").at("tensors").items()) {
+    CAPTURE(key);
+    CHECK(choice == "keep");
+  }
+}
+
 TEST_CASE("cuda: runs go on on the CPU and back, and eval and predict read both") {
   const StandIn stand_in;
   const TemporaryFolder folder(vit);

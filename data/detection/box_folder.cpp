@@ -104,6 +104,7 @@ class BoxFolder final : public EncodedImages {
     for (ObjectBox& box : boxes)
       for (std::size_t i = 0; i < 4 && images_.in_fractions; ++i)
         box.corners[i] *= static_cast<double>(i % 2 == 0 ? width : height);
+    clip(boxes, static_cast<double>(width), static_cast<double>(height));  // annotations may say no size
     set_boxes(boxes, sample);
     sample.set("images", std::move(bytes));
   }

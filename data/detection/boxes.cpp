@@ -11,17 +11,22 @@ bool is_empty(const ObjectBox& box) { return box.corners[2] <= box.corners[0] ||
 
 }  // namespace
 
+void clip(std::vector<ObjectBox>& boxes, double width, double height) {
+  for (ObjectBox& box : boxes)
+    for (std::size_t i = 0; i < 4; ++i) box.corners[i] = std::clamp(box.corners[i], 0.0, i % 2 == 0 ? width : height);
+  std::erase_if(boxes, is_empty);
+}
+
 void clean(BoxedImages& images, const std::string& origin) {
   std::int64_t given = 0, kept = 0;
   for (BoxedImage& image : images.images) {
-    const bool is_known = images.in_fractions || image.width > 0;
-    const double width = images.in_fractions ? 1 : static_cast<double>(image.width),
-                 height = images.in_fractions ? 1 : static_cast<double>(image.height);
     given += std::ssize(image.boxes);
-    for (ObjectBox& box : image.boxes)
-      for (std::size_t i = 0; i < 4 && is_known; ++i)
-        box.corners[i] = std::clamp(box.corners[i], 0.0, i % 2 == 0 ? width : height);
-    std::erase_if(image.boxes, is_empty);
+    if (images.in_fractions)
+      clip(image.boxes, 1, 1);
+    else if (image.width > 0)
+      clip(image.boxes, static_cast<double>(image.width), static_cast<double>(image.height));
+    else
+      std::erase_if(image.boxes, is_empty);
     kept += std::ssize(image.boxes);
   }
   if (given > 0 && kept == 0) reject("{}: none of {} boxes has a width and a height within its image", origin, given);

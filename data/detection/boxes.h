@@ -42,6 +42,9 @@ struct BoxedImages {
   std::int64_t left_out = 0;  // boxes without width or height, and repeated ones
 };
 
+/// Clips boxes to [0, width] x [0, height] and drops those that have no width or height then.
+void clip(std::vector<ObjectBox>& boxes, double width, double height);
+
 /// Drops boxes without width or height, once they are clipped to the image where its size is known, and counts them.
 /// Rejects images whose boxes are all like that, naming `origin`.
 void clean(BoxedImages& images, const std::string& origin);

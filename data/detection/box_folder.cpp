@@ -4,13 +4,11 @@
 #include "data/detection/box_layout.h"
 #include "data/encoded_images.h"
 #include "data/images/image_reader.h"
-#include "data/permutation.h"
 #include "data/sets/image_folder_layout.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 namespace lacuna {
 namespace {
@@ -34,65 +32,50 @@ struct BoxFolderOptions {
 std::shared_ptr<const BoxLayout> boxes_in(const DatasetOptions& options) {
   const auto own = read_options<BoxFolderOptions>("data set box_folder", options.settings);
   if (options.path.empty()) reject("data.path: expected a folder with images and boxes, or a tar of it");
-  const std::string name =
-      fmt::format("{}\n{}\n{}\n{}\n{}\n{}", options.path.native(), options.seed, own.val_fraction, own.labels,
-                  static_cast<int>(options.hold_out), fmt::ptr(options.held_out_before));
-  return options.files->get<BoxLayout>(name, [&] {
-    return std::make_shared<const BoxLayout>(
-        find_boxes(tree_at(options.path, *options.files), options.path.string(), class_names(own.labels),
-                   {options.hold_out, own.val_fraction, options.seed, options.held_out_before}));
+  return options.files->get<BoxLayout>(name_of_files(options), [&] {
+    return std::make_shared<const BoxLayout>(find_boxes(tree_at(options.path, *options.files), options.path.string(),
+                                                        class_names(own.labels),
+                                                        hold_out_of(options, own.val_fraction)));
   });
+}
+
+const BoxedImages& split_of(const BoxLayout& layout, Split split) {
+  return split == Split::train ? layout.train : layout.validation;
 }
 
 DatasetInfo describe_boxes(const DatasetOptions& options) {
   const auto layout = boxes_in(options);
-  const BoxedImages& own = options.split == Split::train ? layout->train : layout->validation;
+  const std::vector<BoxedImage>& images = split_of(*layout, options.split).images;
   std::int64_t most = 1;
-  for (const BoxedImage& image : own.images) most = std::max<std::int64_t>(most, std::ssize(image.boxes));
-  DatasetInfo info{.name = "box_folder",
-                   .size = options.size() > 0 ? options.size() : std::ssize(own.images),
-                   .classes = layout->classes,
-                   .mean = {0.485F, 0.456F, 0.406F},
-                   .deviation = {0.229F, 0.224F, 0.225F},
-                   .description = options.split == Split::train ? layout->description : ""};
+  for (const BoxedImage& image : images) most = std::max<std::int64_t>(most, std::ssize(image.boxes));
+  if (options.split == Split::train &&
+      std::ranges::all_of(images, [](const BoxedImage& image) { return image.boxes.empty(); }))
+    reject("{}: none of the {} images to train on has a box: there is nothing to learn", options.path.native(),
+           images.size());
+  DatasetInfo info = encoded_images_info("box_folder", options, std::ssize(images));
+  info.classes = layout->classes;
+  info.description = options.split == Split::train ? layout->description : "";
   info.held_out = layout->held_out;
   info.fields = {encoded_image_fields().front()};
-  if (options.split == Split::train &&
-      std::ranges::all_of(own.images, [](const BoxedImage& image) { return image.boxes.empty(); }))
-    reject("{}: none of the {} images to train on has a box: there is nothing to learn", options.path.native(),
-           own.images.size());
   for (SampleField& field : box_fields(std::ssize(info.classes), most)) info.fields.push_back(std::move(field));
-  if (info.size > std::ssize(own.images))
-    reject("data.{}: {} images were asked for, {} holds {}", options.split == Split::train ? "train_size" : "val_size",
-           info.size, options.path.native(), own.images.size());
   return info;
 }
 
 class BoxFolder final : public EncodedImages {
  public:
   explicit BoxFolder(const DatasetOptions& options)
-      : EncodedImages(describe_boxes(options)),
+      : EncodedImages(describe_boxes(options), std::ssize(split_of(*boxes_in(options), options.split).images),
+                      options.seed),
         layout_(boxes_in(options)),
-        images_(options.split == Split::train ? layout_->train : layout_->validation) {
-    if (size() < std::ssize(images_.images))
-      part_.emplace(std::ssize(images_.images), RandomStream{options.seed, 0, random_site("data/part")});
-  }
+        images_(split_of(*layout_, options.split)) {}
   std::string origin(std::int64_t index) const override { return images_.tree->origin(image_of(index).file); }
 
  private:
-  const BoxedImage& image_of(std::int64_t index) const {
-    return images_.images[static_cast<std::size_t>(part_ ? (*part_)(index) : index)];
-  }
+  const BoxedImage& image_of(std::int64_t index) const { return images_.images[place_of(index)]; }
 
   void read_file(std::int64_t index, Sample& sample) const override {
     const BoxedImage& image = image_of(index);
-    Tensor bytes;
-    images_.tree->read(image.file, [&](std::int64_t count) {
-      bytes = sample.make("images", {count}, DType::u8);
-      return std::span(bytes.data<std::uint8_t>(), static_cast<std::size_t>(count));
-    });
-    const auto reader =
-        open_image(std::span(bytes.data<const std::uint8_t>(), static_cast<std::size_t>(bytes.count())));
+    const auto reader = open_image(read_image(*images_.tree, image.file, sample));
     const std::int64_t height = reader->height(), width = reader->width();
     if (image.width > 0 && (image.width != width || image.height != height))
       reject_sample("the annotations say {} x {} pixels (width, height), the file has {} x {}{}", image.width,
@@ -106,12 +89,10 @@ class BoxFolder final : public EncodedImages {
         box.corners[i] *= static_cast<double>(i % 2 == 0 ? width : height);
     clip(boxes, static_cast<double>(width), static_cast<double>(height));  // annotations may say no size
     set_boxes(boxes, sample);
-    sample.set("images", std::move(bytes));
   }
 
   std::shared_ptr<const BoxLayout> layout_;
   const BoxedImages& images_;
-  std::optional<Permutation> part_;
 };
 
 const RegisterDataset box_folder("box_folder",

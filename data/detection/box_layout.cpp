@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "data/encoded_images.h"
 #include "data/files/picture_names.h"
 #include "data/sets/image_folder_layout.h"
 
@@ -108,24 +109,6 @@ BoxedImages read_side(const BoxFormat& format, std::shared_ptr<const FileTree> t
   return made;
 }
 
-/// Moves the images that are held out of training, by the names of their files.
-std::shared_ptr<const HeldOut> hold_some_out(BoxedImages& train, BoxedImages& validation,
-                                             const HoldOutOptions& options) {
-  std::vector<std::string> paths;
-  for (const BoxedImage& image : train.images) paths.emplace_back(train.tree->path(image.file));
-  const std::vector<bool> held = held_out(paths, paths, std::vector<std::int32_t>(paths.size()), options);
-  validation = {.tree = train.tree, .images = {}, .in_fractions = train.in_fractions};
-  auto sides = std::make_shared<HeldOut>();
-  std::vector<BoxedImage> kept;
-  for (std::size_t i = 0; i < held.size(); ++i) {
-    if (held[i]) sides->names.push_back(paths[i]);
-    (held[i] ? validation.images : kept).push_back(std::move(train.images[i]));
-  }
-  train.images = std::move(kept);
-  sides->trained_on = std::ssize(train.images);
-  return sides;
-}
-
 std::int64_t boxes_of(const BoxedImages& images) {
   std::int64_t boxes = 0;
   for (const BoxedImage& image : images.images) boxes += std::ssize(image.boxes);
@@ -173,7 +156,10 @@ BoxLayout find_boxes(std::shared_ptr<const FileTree> tree, const std::string& pa
     made.validation.left_out = 0;  // counted once
     if (only_evaluated) notes += no_others_to_train_on;
   } else if (files.empty()) {
-    made.held_out = hold_some_out(made.train, made.validation, hold_out);
+    std::vector<std::string> paths;
+    for (const BoxedImage& image : made.train.images) paths.emplace_back(tree->path(image.file));
+    made.validation = {.tree = tree, .images = {}, .in_fractions = format.in_fractions};
+    made.held_out = hold_some_out(paths, hold_out, made.train.images, made.validation.images);
     if (made.validation.images.empty())
       reject("{}: no image can be held out for evaluation, since there is one alone", path);
     notes = "; " + describe_held_out(*made.held_out, hold_out.fraction);

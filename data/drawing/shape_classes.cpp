@@ -99,6 +99,36 @@ float brightness(const Colour& colour) { return (colour[0] + colour[1] + colour[
 
 std::span<const ShapeClass> shape_classes() { return classes; }
 
+DatasetInfo drawn_shapes(std::string name, const DatasetOptions& options, const DrawnSizes& sizes) {
+  const ImageSize& asked = options.image_size;
+  const std::int64_t side =
+      asked.is_given() ? std::clamp(std::max(asked.height, asked.width), sizes.smallest_side, sizes.largest_side)
+                       : sizes.side;
+  const std::int64_t own_size = options.split == Split::train ? sizes.train : sizes.validation;
+  DatasetInfo info{
+      .name = std::move(name),
+      .size = options.size() > 0 ? options.size() : own_size,
+      .fields = {{.name = "images", .kind = FieldKind::pixels, .dtype = DType::u8, .shape = {side, side, channels}}},
+      .mean = {0.31F, 0.31F, 0.31F},
+      .deviation = {0.22F, 0.22F, 0.22F}};
+  for (const ShapeClass& shape : shape_classes()) info.classes.emplace_back(shape.name);
+  return info;
+}
+
+Colour paint_ground(Canvas& canvas, Draws& draws) {
+  constexpr float brightest = 0.45F, largest_shading = 0.2F;  // per channel; the gradient of one, side to side
+  const Colour ground = draws.colour(brightest);
+  Colour rise;
+  for (float& channel : rise) channel = draws.uniform(-largest_shading, largest_shading);
+  canvas.shade(ground, rise, draws.direction());
+  return ground;
+}
+
+Pose draw_pose(float largest_shift, float smallest_radius, float largest_radius, Draws& draws) {
+  constexpr float largest_tilt = 0.2F;  // tangent of half the largest rotation
+  return {draws.point(largest_shift), draws.tilt(largest_tilt), draws.uniform(smallest_radius, largest_radius)};
+}
+
 Colour brighter_than(const Colour& ground, Draws& draws) {
   for (int attempt = 0; attempt < 32; ++attempt) {
     const Colour colour = draws.colour(1.0F);

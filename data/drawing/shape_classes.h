@@ -1,10 +1,13 @@
-// The ten outlines of the drawn data sets, and what they have in common: fragments that hide nothing, and noise.
+// The ten outlines of the drawn data sets, and what these have in common: sizes, a ground, fragments that hide nothing,
+// and noise. Lengths are in half image sides: the image spans [-1, 1].
 #pragma once
 
+#include "data/dataset.h"
 #include "data/drawing/canvas.h"
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace lacuna::drawing {
 
@@ -16,6 +19,18 @@ struct ShapeClass {
 };
 std::span<const ShapeClass> shape_classes();
 
+/// What a drawn data set has unless options say otherwise. Images of other sides than from `smallest_side` to
+/// `largest_side` are drawn at the nearest of these and resized like any image.
+struct DrawnSizes {
+  std::int64_t train, validation, side, smallest_side, largest_side = 1024;
+};
+/// The description of a data set of drawn shapes; its fields are the images alone, u8 [side, side, channels].
+DatasetInfo drawn_shapes(std::string name, const DatasetOptions& options, const DrawnSizes& sizes);
+
+/// Paints a shaded ground and returns its colour.
+Colour paint_ground(Canvas& canvas, Draws& draws);
+/// A place up to `largest_shift` from the centre along each axis, a rotation of up to 23 degrees, and a radius.
+Pose draw_pose(float largest_shift, float smallest_radius, float largest_radius, Draws& draws);
 /// A colour that is plainly brighter than the ground.
 Colour brighter_than(const Colour& ground, Draws& draws);
 /// Paints small discs, bars and triangles anywhere, of radii from `smallest` to `largest`.

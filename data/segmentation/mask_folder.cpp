@@ -4,7 +4,6 @@
 #include "data/class_names.h"
 #include "data/encoded_images.h"
 #include "data/labels.h"
-#include "data/permutation.h"
 #include "data/segmentation/mask_check.h"
 #include "data/segmentation/mask_layout.h"
 #include "data/segmentation/mask_values.h"
@@ -68,12 +67,11 @@ void reorder(const std::vector<std::string>& names, const std::vector<std::strin
 }
 
 std::shared_ptr<const Opened> open_files(const DatasetOptions& options, const MaskFolderOptions& own) {
-  MaskLayout layout =
-      find_masks({.path = options.path,
-                  .validation = own.validation,
-                  .list = own.list,
-                  .hold_out = {options.hold_out, own.val_fraction, options.seed, options.held_out_before},
-                  .files = options.files});
+  MaskLayout layout = find_masks({.path = options.path,
+                                  .validation = own.validation,
+                                  .list = own.list,
+                                  .hold_out = hold_out_of(options, own.val_fraction),
+                                  .files = options.files});
   const bool zero_is_ignored = own.values.zero_label == ZeroLabel::ignored ||
                                (own.values.zero_label == ZeroLabel::automatic && layout.kind.zero_is_ignored);
   const MaskColors colors(own.values.colors);
@@ -114,81 +112,64 @@ std::shared_ptr<const Opened> open_files(const DatasetOptions& options, const Ma
 std::shared_ptr<const Opened> opened(const DatasetOptions& options) {
   const auto own = read_options<MaskFolderOptions>("data set mask_folder", options.settings);
   if (options.path.empty()) reject("data.path: expected a folder with images and masks, or a tar of it");
-  std::string name = fmt::format("{}\n{}\n{}\n{}\n{}", options.path.native(), options.classes, options.seed,
-                                 static_cast<int>(options.hold_out), fmt::ptr(options.held_out_before));
-  for (const auto& [key, value] : options.settings) name += fmt::format("\n{}: {}", key, to_yaml(value));
-  return options.files->get<Opened>(name, [&] { return open_files(options, own); });
+  return options.files->get<Opened>(name_of_files(options), [&] { return open_files(options, own); });
+}
+
+const MaskSplit& split_of(const Opened& files, Split split) {
+  return split == Split::train ? files.layout.train : files.layout.validation;
 }
 
 DatasetInfo info_of(const DatasetOptions& options) {
-  DatasetInfo info{.name = "mask_folder", .mean = {0.485F, 0.456F, 0.406F}, .deviation = {0.229F, 0.224F, 0.225F}};
-  std::int64_t held = 0;
   if (options.path.empty()) {  // ADE20K's size, which suffices for planning
     constexpr std::int64_t ade_classes = 150, ade_training = 20'210, ade_validation = 2'000;
-    const auto own = read_options<MaskFolderOptions>("data set mask_folder", options.settings);
-    info.classes = class_names(own.labels);
-    held = options.split == Split::train ? ade_training : ade_validation;
+    DatasetInfo info =
+        encoded_images_info("mask_folder", options,
+                            std::max(options.size(), options.split == Split::train ? ade_training : ade_validation));
+    info.classes = class_names(read_options<MaskFolderOptions>("data set mask_folder", options.settings).labels);
     const std::int64_t classes = options.classes > 0 ? options.classes : std::ssize(info.classes);
     info.fields = encoded_image_fields(mask_field(classes > 0 ? classes : ade_classes, 0, 0));
-  } else {
-    const auto files = opened(options);
-    held = std::ssize((options.split == Split::train ? files->layout.train : files->layout.validation).pairs);
-    info.classes = files->classes;
-    info.held_out = files->layout.held_out;
-    info.fields = encoded_image_fields(mask_field(files->reading.classes, 0, 0));
-    info.description = options.split == Split::train ? files->description : "";
-    if (options.size() > held)
-      reject("data.{}: {} images were asked for, {} holds {}",
-             options.split == Split::train ? "train_size" : "val_size", options.size(), options.path.native(), held);
+    return info;
   }
-  info.size = options.size() > 0 ? options.size() : held;
+  const auto files = opened(options);
+  DatasetInfo info = encoded_images_info("mask_folder", options, std::ssize(split_of(*files, options.split).pairs));
+  info.classes = files->classes;
+  info.held_out = files->layout.held_out;
+  info.fields = encoded_image_fields(mask_field(files->reading.classes, 0, 0));
+  info.description = options.split == Split::train ? files->description : "";
   return info;
 }
 
 class MaskFolder final : public EncodedImages {
  public:
   explicit MaskFolder(const DatasetOptions& options)
-      : EncodedImages(info_of(options)),
+      : EncodedImages(info_of(options), std::ssize(split_of(*opened(options), options.split).pairs), options.seed),
         files_(opened(options)),
-        split_(options.split == Split::train ? &files_->layout.train : &files_->layout.validation) {
-    if (size() < std::ssize(split_->pairs))
-      part_.emplace(std::ssize(split_->pairs), RandomStream{options.seed, 0, random_site("data/part")});
-  }
-  std::string origin(std::int64_t index) const override { return split_->tree->origin(pair_of(index).image); }
+        split_(split_of(*files_, options.split)) {}
+  std::string origin(std::int64_t index) const override { return split_.tree->origin(pair_of(index).image); }
 
  private:
-  const MaskPair& pair_of(std::int64_t index) const {
-    return split_->pairs[static_cast<std::size_t>(part_ ? (*part_)(index) : index)];
-  }
+  const MaskPair& pair_of(std::int64_t index) const { return split_.pairs[place_of(index)]; }
 
   void read_file(std::int64_t index, Sample& sample) const override {
     const MaskPair& pair = pair_of(index);
-    const auto bytes_of = [&](std::int32_t file, const std::function<Tensor(std::int64_t bytes)>& make) {
-      Tensor bytes;
-      split_->tree->read(file, [&](std::int64_t count) {
-        bytes = make(count);
-        return std::span(bytes.data<std::uint8_t>(), static_cast<std::size_t>(count));
-      });
-      return bytes;
-    };
-    const auto span_of = [](const Tensor& bytes) {
-      return std::span(bytes.data<const std::uint8_t>(), static_cast<std::size_t>(bytes.count()));
-    };
-    Tensor image = bytes_of(pair.image, [&](std::int64_t count) { return sample.make("images", {count}, DType::u8); });
-    const Tensor file = bytes_of(pair.mask, [&](std::int64_t count) { return sample.scratch({count}, DType::u8); });
+    const std::span<const std::uint8_t> image = read_image(*split_.tree, pair.image, sample);
+    Tensor file;
+    split_.tree->read(pair.mask, [&](std::int64_t count) {
+      file = sample.scratch({count}, DType::u8);
+      return std::span(file.data<std::uint8_t>(), static_cast<std::size_t>(count));
+    });
     const std::string name = find_field(info().fields, FieldKind::mask)->name;
     try {
-      sample.set(name, read_mask(files_->reading, span_of(image), span_of(file),
+      sample.set(name, read_mask(files_->reading, image,
+                                 {file.data<const std::uint8_t>(), static_cast<std::size_t>(file.count())},
                                  [&](const Shape& shape, DType dtype) { return sample.make(name, shape, dtype); }));
     } catch (const DamagedSample& error) {
-      reject_sample("the mask {}: {}", split_->tree->origin(pair.mask), error.what());
+      reject_sample("the mask {}: {}", split_.tree->origin(pair.mask), error.what());
     }
-    sample.set("images", std::move(image));
   }
 
   std::shared_ptr<const Opened> files_;
-  const MaskSplit* split_;
-  std::optional<Permutation> part_;
+  const MaskSplit& split_;
 };
 
 const RegisterDataset mask_folder("mask_folder",

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "data/encoded_images.h"
 #include "data/files/picture_names.h"
 #include "data/files/split_names.h"
 #include "data/labels.h"
@@ -266,21 +267,6 @@ MaskKind kind_of(const Found& found, bool is_voc) {
   return kind;
 }
 
-void hold_out(const HoldOutOptions& options, MaskLayout& layout) {
-  std::vector<std::string> paths;
-  for (const MaskPair& pair : layout.train.pairs) paths.emplace_back(layout.train.tree->path(pair.image));
-  const std::vector<bool> held = held_out(paths, paths, std::vector<std::int32_t>(paths.size()), options);
-  auto sides = std::make_shared<HeldOut>();
-  std::vector<MaskPair> kept;
-  for (std::size_t i = 0; i < held.size(); ++i) {
-    (held[i] ? layout.validation.pairs : kept).push_back(layout.train.pairs[i]);
-    if (held[i]) sides->names.push_back(paths[i]);
-  }
-  layout.train.pairs = std::move(kept);
-  sides->trained_on = std::ssize(layout.train.pairs);
-  layout.held_out = std::move(sides);
-}
-
 }  // namespace
 
 bool has_masks(const fs::path& path, OpenedFiles& files) {
@@ -336,7 +322,9 @@ MaskLayout find_masks(const MaskLayoutOptions& options) {
   } else if (options.hold_out.how == HoldOut::none) {
     layout.validation = layout.train;
   } else {
-    hold_out(options.hold_out, layout);
+    std::vector<std::string> paths;
+    for (const MaskPair& pair : layout.train.pairs) paths.emplace_back(tree->path(pair.image));
+    layout.held_out = hold_some_out(paths, options.hold_out, layout.train.pairs, layout.validation.pairs);
     if (layout.validation.pairs.empty())
       reject("{}: no image can be held out for evaluation, since there is one alone: data.validation names a folder",
              options.path.native());

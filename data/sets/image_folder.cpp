@@ -7,6 +7,7 @@
 #include "data/files/picture_names.h"
 #include "data/images/image_reader.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -42,7 +43,7 @@ ImageFolderOptions layout_options(const DatasetOptions& options) {
           .validation = own.validation,
           .val_labels = own.val_labels,
           .labels = own.labels,
-          .hold_out = {options.hold_out, own.val_fraction, options.seed, options.held_out_before},
+          .hold_out = hold_out_of(options, own.val_fraction),
           .files = options.files};
 }
 
@@ -50,34 +51,26 @@ std::shared_ptr<const ImageFolderLayout> layout_of(const DatasetOptions& options
   const ImageFolderOptions wanted = layout_options(options);
   if (wanted.path.empty())
     reject("data.path: expected a folder with a folder of images for each class, or a tar of it");
-  const std::string name =
-      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", wanted.path.native(), wanted.validation.native(),
-                  wanted.val_labels.native(), wanted.labels, wanted.hold_out.fraction, wanted.hold_out.seed,
-                  static_cast<int>(wanted.hold_out.how), fmt::ptr(wanted.hold_out.before));
   return options.files->get<ImageFolderLayout>(
-      name, [&] { return std::make_shared<const ImageFolderLayout>(find_images(wanted)); });
+      name_of_files(options), [&] { return std::make_shared<const ImageFolderLayout>(find_images(wanted)); });
 }
 
 DatasetInfo info_of(const DatasetOptions& options) {
-  DatasetInfo info{.name = "imagefolder", .mean = {0.485F, 0.456F, 0.406F}, .deviation = {0.229F, 0.224F, 0.225F}};
-  std::int64_t held = 0;
   if (options.path.empty()) {  // ImageNet-1k's size, which suffices for planning
     layout_options(options);
-    held = options.split == Split::train ? 1'281'167 : 50'000;
+    DatasetInfo info =
+        encoded_images_info("imagefolder", options,
+                            std::max<std::int64_t>(options.size(), options.split == Split::train ? 1'281'167 : 50'000));
     info.fields = encoded_image_fields(class_field(1000));
-  } else {
-    const auto layout = layout_of(options);
-    const ImageSplit& split = options.split == Split::train ? layout->train : layout->validation;
-    held = std::ssize(split.files);
-    info.classes = layout->classes;
-    info.held_out = layout->held_out;
-    info.fields = encoded_image_fields(class_field(std::ssize(layout->classes)));
-    info.description = options.split == Split::train ? layout->description : "";
-    if (options.size() > held)
-      reject("data.{}: {} images were asked for, {} holds {}",
-             options.split == Split::train ? "train_size" : "val_size", options.size(), options.path.native(), held);
+    return info;
   }
-  info.size = options.size() > 0 ? options.size() : held;
+  const auto layout = layout_of(options);
+  const ImageSplit& split = options.split == Split::train ? layout->train : layout->validation;
+  DatasetInfo info = encoded_images_info("imagefolder", options, std::ssize(split.files));
+  info.classes = layout->classes;
+  info.held_out = layout->held_out;
+  info.fields = encoded_image_fields(class_field(std::ssize(layout->classes)));
+  info.description = options.split == Split::train ? layout->description : "";
   return info;
 }
 

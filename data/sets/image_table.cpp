@@ -5,7 +5,7 @@
 #include "data/files/input_file.h"
 #include "data/files/picture_names.h"
 #include "data/hold_out.h"
-#include "data/permutation.h"
+#include "data/labels.h"
 #include "data/text/labelled_text.h"
 
 #include "core/error.h"
@@ -213,39 +213,30 @@ TableSplit split_of(const DatasetOptions& options) {
 }
 
 DatasetInfo info_of(const DatasetOptions& options, const TableSplit& split) {
-  const auto held = std::ssize(split.places);
-  if (options.size() > held)
-    reject("data.{}: {} images were asked for, the table holds {}",
-           options.split == Split::train ? "train_size" : "val_size", options.size(), held);
-  return {.name = "image_table",
-          .size = options.size() > 0 ? options.size() : held,
-          .fields = encoded_image_fields(label_field(split.rows->kind, std::ssize(split.rows->classes))),
-          .classes = split.rows->classes,
-          .mean = {0.485F, 0.456F, 0.406F},
-          .deviation = {0.229F, 0.224F, 0.225F},
-          .description = split.description,
-          .held_out = split.held_out};
+  DatasetInfo info = encoded_images_info("image_table", options, std::ssize(split.places));
+  info.fields = encoded_image_fields(label_field(split.rows->kind, std::ssize(split.rows->classes)));
+  info.classes = split.rows->classes;
+  info.description = split.description;
+  info.held_out = split.held_out;
+  return info;
 }
 
 class ImageTable final : public EncodedImages {
  public:
   ImageTable(const DatasetOptions& options, TableSplit split)
-      : EncodedImages(info_of(options, split)), rows_(std::move(split.rows)), places_(std::move(split.places)) {
-    if (size() < std::ssize(places_))  // rows may be sorted by class
-      part_.emplace(std::ssize(places_), RandomStream{options.seed, 0, random_site("data/part")});
-  }
-  std::string origin(std::int64_t index) const override { return rows_->path(place_of(index)).native(); }
+      : EncodedImages(info_of(options, split), std::ssize(split.places), options.seed),
+        rows_(std::move(split.rows)),
+        places_(std::move(split.places)) {}
+  std::string origin(std::int64_t index) const override { return rows_->path(row_of(index)).native(); }
   std::int64_t label(std::int64_t index) const override {
     if (rows_->kind != LabelKind::one_class) return EncodedImages::label(index);
-    return rows_->labels[static_cast<std::size_t>(place_of(index))];
+    return rows_->labels[static_cast<std::size_t>(row_of(index))];
   }
 
  private:
-  std::int64_t place_of(std::int64_t index) const {
-    return places_[static_cast<std::size_t>(part_ ? (*part_)(index) : index)];
-  }
+  std::int64_t row_of(std::int64_t index) const { return places_[place_of(index)]; }
   void read_file(std::int64_t index, Sample& sample) const override {
-    const std::int64_t row = place_of(index);
+    const std::int64_t row = row_of(index);
     const InputFile file(rows_->path(row));
     Tensor encoded = sample.make("images", {file.size()}, DType::u8);
     file.read(0, std::span(encoded.data<std::uint8_t>(), static_cast<std::size_t>(file.size())));
@@ -267,7 +258,6 @@ class ImageTable final : public EncodedImages {
 
   std::shared_ptr<const Rows> rows_;
   std::vector<std::int32_t> places_;
-  std::optional<Permutation> part_;
 };
 
 /// Recognises a table with an image name in its first two rows, the first of which may be a header.

@@ -79,19 +79,10 @@ const std::set<std::string> names_of_fields{R"("images")", R"("tokens")", R"("la
 
 /// The files that name fields: data sets and their bases of texts and of graphs, the bases of model families, tasks,
 /// and the names of kinds. `models/folders` names keys and heads of other libraries.
-const std::set<std::string> may_name_fields{"data/sets",
-                                            "data/text",
-                                            "data/graphs",
-                                            "data/segmentation",
-                                            "data/detection",
-                                            "data/field.cpp",
-                                            "models/tasks",
-                                            "models/image_model.cpp",
-                                            "models/text_encoder.cpp",
-                                            "models/decoder",
-                                            "models/detection",
-                                            "models/sequences.cpp",
-                                            "models/folders"};
+const std::set<std::string> may_name_fields{
+    "data/sets",      "data/text",        "data/graphs",          "data/segmentation",      "data/detection",
+    "data/drawing",   "data/field.cpp",   "models/tasks",         "models/image_model.cpp", "models/text_encoder.cpp",
+    "models/decoder", "models/detection", "models/sequences.cpp", "models/folders"};
 bool is_below(const std::string& file, const std::set<std::string>& places) {
   return std::ranges::any_of(places, [&](const std::string& place) { return file.starts_with(place); });
 }

@@ -1,4 +1,4 @@
-#include "data/sets/shapes.h"
+#include "data/dataset.h"
 
 #include "core/error.h"
 #include "tests/data/read_image.h"

@@ -12,31 +12,17 @@ namespace {
 
 using namespace drawing;
 
-// The constants below set the difficulty. Lengths are in half image sides: the image spans [-1, 1].
+// The constants below set the difficulty.
 constexpr int most_shapes = 4;  // of an image; some have none
 constexpr float smallest_radius = 0.15F, largest_radius = 0.45F;
-constexpr float largest_shift = 0.8F;      // offset of a shape's centre along each axis
-constexpr float brightest_ground = 0.45F;  // per channel
-constexpr float largest_tilt = 0.2F;       // tangent of half the largest rotation, 23 degrees
-constexpr float largest_shading = 0.2F;    // brightness gradient of a background channel, side to side
+constexpr float largest_shift = 0.8F;  // offset of a shape's centre along each axis
 constexpr int fewest_fragments = 2, most_fragments = 6;
 constexpr float smallest_fragment = 0.03F, largest_fragment = 0.07F;
 
-constexpr std::int64_t default_train_size = 20000, default_validation_size = 1000, default_side = 128;
-constexpr std::int64_t smallest_side = 32, largest_side = 1024;
+constexpr DrawnSizes sizes{.train = 20000, .validation = 1000, .side = 128, .smallest_side = 32};
 
 DatasetInfo describe_shape_boxes(const DatasetOptions& options) {
-  const std::int64_t side =
-      options.image_size.is_given()
-          ? std::clamp(std::max(options.image_size.height, options.image_size.width), smallest_side, largest_side)
-          : default_side;
-  const std::int64_t own_size = options.split == Split::train ? default_train_size : default_validation_size;
-  DatasetInfo info{.name = "shape_boxes",
-                   .size = options.size() > 0 ? options.size() : own_size,
-                   .mean = {0.31F, 0.31F, 0.31F},
-                   .deviation = {0.22F, 0.22F, 0.22F}};
-  for (const ShapeClass& shape : shape_classes()) info.classes.emplace_back(shape.name);
-  info.fields = {{.name = "images", .kind = FieldKind::pixels, .dtype = DType::u8, .shape = {side, side, channels}}};
+  DatasetInfo info = drawn_shapes("shape_boxes", options, sizes);
   for (SampleField& field : box_fields(std::ssize(info.classes), most_shapes)) info.fields.push_back(std::move(field));
   return info;
 }
@@ -70,18 +56,14 @@ class ShapeBoxes final : public Dataset {
   std::vector<ObjectBox> draw(std::int64_t index, std::int64_t side, std::uint8_t* image) const {
     Draws draws(seed_, split_, random_site("data/shape_boxes"), index);
     Canvas canvas(side);
-    const Colour ground = draws.colour(brightest_ground);
-    Colour rise;
-    for (float& channel : rise) channel = draws.uniform(-largest_shading, largest_shading);
-    canvas.shade(ground, rise, draws.direction());
+    const Colour ground = paint_ground(canvas, draws);
     const int fragments = draws.between(fewest_fragments, most_fragments);
     paint_fragments(fragments, smallest_fragment, largest_fragment, canvas, draws);
     std::vector<ObjectBox> boxes;
     const int shapes = draws.between(0, most_shapes);
     for (int i = 0; i < shapes; ++i) {
       const int shape = draws.between(0, static_cast<int>(std::ssize(shape_classes())) - 1);
-      const Point centre = draws.point(largest_shift), turn = draws.tilt(largest_tilt);
-      const Pose pose{centre, turn, draws.uniform(smallest_radius, largest_radius)};
+      const Pose pose = draw_pose(largest_shift, smallest_radius, largest_radius, draws);
       const ShapeClass& kind = shape_classes()[static_cast<std::size_t>(shape)];
       kind.paint(canvas, pose, brighter_than(ground, draws));
       std::vector<std::uint8_t> covered(static_cast<std::size_t>(side * side));

@@ -296,7 +296,7 @@ inline std::int64_t divide_up(std::int64_t value, std::int64_t unit) { return (v
 #ifdef __CUDACC__
 template <class K>
 __global__ void __launch_bounds__(K::threads, blocks_together<K>()) entry(const __grid_constant__ K kernel) {
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(32) std::byte shared[];
   kernel(Block<K>(shared));
 }
 #endif

@@ -123,7 +123,7 @@ class Fibers {
     body_ = &body;
     threads_ = grid.threads;
     warps_.resize(static_cast<std::size_t>(threads_ / warp_size));
-    const std::size_t rounded = (grid.shared_bytes + 15) / 16 * 16;
+    const std::size_t rounded = (grid.shared_bytes + 31) / 32 * 32;
     std::mt19937_64 draw(schedule());
     std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> shared;
     const Joined joined(*this);
@@ -132,7 +132,7 @@ class Fibers {
       // overruns. It is filled with NaN, so that a kernel that relies on zeros fails its test.
       if (!keeps_shared) shared.clear();
       if (rounded > 0) {
-        shared.emplace_back(static_cast<std::byte*>(std::aligned_alloc(16, rounded)), &std::free);
+        shared.emplace_back(static_cast<std::byte*>(std::aligned_alloc(32, rounded)), &std::free);
         std::memset(shared.back().get(), 0xff, rounded);
         shared_ = shared.back().get();
       }

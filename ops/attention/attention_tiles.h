@@ -32,7 +32,7 @@ using Weights = T[tile][tile + spread<T>];
 
 /// `packs`: head dimensions up to 64 · packs.
 template <class T, int packs>
-struct Tiles {
+struct alignas(32) Tiles {  // as tensor cores read them
   union {
     struct {
       TileRows<T> a, b;

@@ -194,14 +194,15 @@ struct QuantizeQuads {
     Eight values[quad_eights];
 #pragma unroll
     for (int k = 0; k < quad_eights; ++k) values[k] = here ? x.at(own * code_block + lane * 8 + 32 * k) : Eight{};
-    float low = has_block ? values[0][0] : no_value, high = low, finite = 0;  // NaN: some value is not finite
+    float low = no_value, high = no_value, finite = 0;  // NaN: some value is not finite
+    if (has_block)
 #pragma unroll
-    for (int i = 0; i < 8 * quad_eights; ++i) {
-      const float value = values[i / 8][i % 8];
-      low = std::fmin(low, value);
-      high = std::fmax(high, value);
-      finite = math::fused(value, 0.0F, finite);
-    }
+      for (int i = 0; i < 8 * quad_eights; ++i) {
+        const float value = values[i / 8][i % 8];
+        low = std::fmin(low, value);
+        high = std::fmax(high, value);
+        finite = math::fused(value, 0.0F, finite);
+      }
     for (int step = lanes_per_group / 2; step > 0; step /= 2) {
       low = std::fmin(low, exchange(low, step));
       high = std::fmax(high, exchange(high, step));

@@ -143,6 +143,17 @@ TEST_CASE("cuda: quantize writes the bytes of the CPU") {
   });
 }
 
+TEST_CASE("cuda: groups far from zero quantize as on the CPU") {
+  for (const Case& one : cases()) {
+    CAPTURE(one.grouping.size);
+    std::vector<float> values = normal_values(one.shape.count(), 8);
+    for (float& value : values) value = 5 + 0.1F * value;
+    const QuantConfig config{.bits = 4, .grouping = one.grouping};
+    const Tensor x = tensor(values, one.shape, DType::f32);
+    CHECK(bytes_on_cpu(quant::quantize(x.to(Device::cuda), config, 7)) == bytes_of(quant::quantize(x, config, 7)));
+  }
+}
+
 TEST_CASE("cuda: quantize of f16 writes the bytes of the same values in f32") {
   const std::vector<float> values = normal_values(3000, 5);
   for (const std::int64_t size : {256, 100}) {

@@ -10,7 +10,24 @@ Owner owner() { return {Purpose::transient, Label("captured step"), {}}; }
 
 }  // namespace
 
-DeviceGraph::DeviceGraph(Device device, const std::function<void()>& queue, std::int64_t most) : device_(device) {
+GraphMemory::GraphMemory(Device device) : device_(device) {
+  expect(allocator(device).pool_bytes() == 0, "a device has one memory of captured graphs at a time");
+}
+
+GraphMemory::~GraphMemory() {
+  allocator(device_).free_pool();
+  ledger(device_).remove(owner(), bytes_);
+}
+
+void GraphMemory::count() {
+  ledger(device_).remove(owner(), bytes_);
+  bytes_ = allocator(device_).pool_bytes();
+  ledger(device_).add(owner(), bytes_);
+}
+
+DeviceGraph::DeviceGraph(Device device, const std::function<void()>& queue, std::int64_t most,
+                         std::shared_ptr<GraphMemory> memory)
+    : device_(device), memory_(memory ? std::move(memory) : std::make_shared<GraphMemory>(device)) {
   Backend& own = backend(device);
   const Stream stream = own.stream(device.index);
   allocator(device).begin_pool();
@@ -27,18 +44,15 @@ DeviceGraph::DeviceGraph(Device device, const std::function<void()>& queue, std:
     }
     graph_ = own.end_capture(stream);
   } catch (...) {
-    allocator(device).free_pool();
+    allocator(device).end_pool();
+    memory_->count();
     throw;
   }
   allocator(device).end_pool();
-  bytes_ = allocator(device).pool_bytes();
-  if (const std::int64_t all = ledger(device).total() + bytes_; most > 0 && all > most) {
-    graph_.reset();
-    allocator(device).free_pool();
+  memory_->count();
+  if (const std::int64_t all = ledger(device).total(); most > 0 && all > most)
     fail("with a captured step tensors take {}: expected no more than memory.budget leaves, {}", format_bytes(all),
          format_bytes(most));
-  }
-  ledger(device).add(owner(), bytes_);
 }
 
 DeviceGraph::~DeviceGraph() {
@@ -46,9 +60,6 @@ DeviceGraph::~DeviceGraph() {
     synchronize(device_);  // a replay may be running
   } catch (const Error&) {  // of the device: the next operation tells it again
   }
-  graph_.reset();
-  allocator(device_).free_pool();
-  ledger(device_).remove(owner(), bytes_);
 }
 
 void DeviceGraph::replay() const { graph_->replay(stream_of(device_)); }

@@ -58,7 +58,7 @@ class RangeAllocator final : public Allocator {
 
   void begin_pool() override {
     const std::lock_guard lock(mutex_);
-    expect(pool_.empty() && !in_pool_, "a device has one pool of memory at a time");
+    expect(!in_pool_, "a pool of memory is open already");
     in_pool_ = true;
   }
   void end_pool() override {

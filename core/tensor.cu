@@ -29,7 +29,12 @@ struct Convert {
   std::int64_t count;
   bool in_packs;
 
-  LACUNA_DEVICE static To converted(From value) { return static_cast<To>(static_cast<float>(to_compute(value))); }
+  LACUNA_DEVICE static To converted(From value) {
+    if constexpr (std::is_integral_v<From> && std::is_integral_v<To>)
+      return static_cast<To>(value);
+    else
+      return static_cast<To>(static_cast<float>(to_compute(value)));
+  }
   LACUNA_DEVICE void operator()(const Block<Convert>& block) const {
     const std::int64_t first = block.global_thread() * 8;
     if (in_packs && first + 8 <= count) {
@@ -55,13 +60,16 @@ struct Convert {
 };
 template <class From>
 void convert_from(Stream stream, std::int64_t count, const void* from, void* to, DType to_type) {
-  with_cuda_type(to_type, [&]<class To>(Type<To>) {
+  const auto into = [&]<class To>(Type<To>) {
     run(stream, divide_up(count, Convert<From, To>::threads * 8),
         Convert<From, To>{.from = static_cast<const From*>(from),
                           .to = static_cast<To*>(to),
                           .count = count,
                           .in_packs = is_aligned(from) && is_aligned(to)});
-  });
+  };
+  if constexpr (std::is_same_v<From, std::int64_t>)
+    if (to_type == DType::i32) return into(Type<std::int32_t>{});  // lengths, as cuDNN reads them
+  with_cuda_type(to_type, into);
 }
 
 }  // namespace

@@ -50,12 +50,25 @@ Tensor lengths_tensor(Collation collation, std::span<const std::int64_t> lengths
 
 }  // namespace
 
+namespace {
+
+/// The rows of each padded sample. There are 16 at most, so that few shapes come again and again.
+std::int64_t padded_length(const SampleField& field, std::span<const std::int64_t> lengths) {
+  if (field.collation != Collation::padded) return 0;
+  constexpr std::int64_t shapes = 16;
+  const std::int64_t most = field.shape.front(), step = std::max<std::int64_t>(1, (most + shapes - 1) / shapes);
+  const std::int64_t longest = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
+  return std::max(longest, std::min(most, (longest + step - 1) / step * step));
+}
+
+}  // namespace
+
 Tensor batch_memory(const SampleField& field, std::span<const std::int64_t> lengths, Device device) {
   const auto samples = std::ssize(lengths);
   const Shape shape =
       field.collation == Collation::packed
           ? with_length(field, std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}))
-          : with_samples(samples, with_length(field, lengths.empty() ? 0 : *std::ranges::max_element(lengths)));
+          : with_samples(samples, with_length(field, padded_length(field, lengths)));
   return Tensor::empty(shape, field.dtype, device, Purpose::data);
 }
 

@@ -93,7 +93,8 @@ struct Bert::Embeddings final : Module {
     std::vector<std::int64_t> places;  // rows of the table of positions
     for (std::int64_t i = 0; i < sequences->count(); ++i)
       for (std::int64_t row = sequences->begin(i); row < sequences->end(i); ++row)
-        places.push_back(first_position + row - sequences->begin(i));
+        places.push_back(first_position +  // padding may be beyond the table
+                         std::min(row - sequences->begin(i), sequences->longest() - 1));
     const Device device = context().device;
     Variable x = look_up(words, std::move(tokens), {}, padding);
     if (types) {

@@ -239,10 +239,12 @@ bool ModernBert::reads_first_tokens() const {
 }
 
 ModernBert::Layout ModernBert::layout_of(SequencesPtr sequences) {
-  const std::int64_t longest = sequences->longest();
-  if (!global_table_ || global_table_->cos.shape()[0] < longest) {
+  // With padding as far as that goes: a step that is captured knows no shorter length, and makes no table.
+  const std::int64_t longest = sequences->longest(),
+                     most = sequences->has_padding() ? sequences->rows() / sequences->count() : longest;
+  if (!global_table_ || global_table_->cos.shape()[0] < most) {
     // A table of a power of two of rows, so that few are made while sequences grow.
-    const auto rows = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(longest)));
+    const auto rows = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(most)));
     const auto table = [&](double theta) {
       return make_rotary_table(
           rotary_frequencies(options_.hidden_size / options_.heads, theta, options_.positions, longest), rows,

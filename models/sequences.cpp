@@ -40,10 +40,16 @@ SequencesPtr sequences_of(const Inputs& batch) {
   if (shape.rank() != 2) reject("a batch of text: expected `tokens` [T] with `offsets`, or [N, L], got {}", shape);
   if (!batch.contains("key_lengths"))
     return Sequences::padded(std::vector<std::int64_t>(static_cast<std::size_t>(shape[0]), shape[1]), shape[1]);
+  if (const Tensor& there = batch.at("key_lengths").tensor(); there.device() != Device::cpu)
+    return Sequences::padded(there, shape[1]);
   const std::span<const std::int64_t> lengths = host_values(batch, "key_lengths");
   if (static_cast<std::int64_t>(lengths.size()) != shape[0])
     reject("a batch of text: {} key_lengths for `tokens` {}", lengths.size(), shape);
   return Sequences::padded(lengths, shape[1]);
+}
+
+void check_lengths(const Batch& batch) {
+  if (batch.contains("tokens") && batch.contains("key_lengths")) sequences_of(Inputs(batch));
 }
 
 }  // namespace lacuna

@@ -153,7 +153,7 @@ bool Trainer::out_of_patience() const {
 }
 
 std::int64_t Trainer::samples_begun() const {
-  return progress_.totals.samples + (started_ ? started_->samples : 0);
+  return progress_.totals.samples + (started_ ? started_->totals->samples() : 0);
 }
 std::int64_t Trainer::steps_begun() const { return progress_.step + (started_ ? 1 : 0); }
 

@@ -195,13 +195,15 @@ class Trainer {
   std::vector<Batch> next_batch() const;
 
  private:
-  struct Graph;  // a captured step
+  struct Captured;
+  struct Graphs;
   /// A replay that the host has not read.
   struct Started {
     StepResult result;
     DeviceNumbers numbers;  // the step's figures, then those of its totals
     double weight;          // of the batch
-    std::int64_t samples;
+    std::shared_ptr<const OptimizerStep> update;
+    std::shared_ptr<const RunningTotals> totals;
     std::function<void(StepResult)> tell{};
   };
   /// How a step is run, in ascending order of what has to be the same as before. Ranks run it in the least way of all.
@@ -295,7 +297,7 @@ class Trainer {
   std::vector<Parameter*> parameters_;          // all of the model
   std::unique_ptr<Communicator> device_ranks_;  // of a GPU; null on the CPU, and until the first step
   std::unique_ptr<GradientExchange> exchange_;  // null of one rank, and before the first step
-  std::unique_ptr<Graph> graph_;                // null until a step could be captured
+  std::unique_ptr<Graphs> graphs_;              // null until a step could be captured
   std::unique_ptr<Started> started_;            // null: all steps are told
   std::chrono::steady_clock::time_point told_;  // when the last step was
   std::optional<Work> next_;                    // of the next step of an epoch; nothing: the loader has it

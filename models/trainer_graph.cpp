@@ -1,7 +1,9 @@
 // Captured steps of a trainer: the work of a step on cuda as one graph, replayed with other numbers and batches.
+#include "autograd/policies/adaptive.h"
 #include "core/backend.h"
 #include "core/collectives.h"
 #include "core/device_graph.h"
+#include "models/sequences.h"
 #include "models/trainer.h"
 #include "ops/losses/loss_kernels.h"
 #include "optim/step.h"
@@ -10,6 +12,7 @@
 #include <bit>
 #include <cstddef>
 #include <iterator>
+#include <list>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -18,14 +21,18 @@ namespace lacuna {
 namespace {
 
 constexpr std::int64_t steps_before = 2;  // they create library plans and other state that is created once
-constexpr std::int64_t patience = 8;      // steps that differ from those before, until the run says so
+constexpr std::int64_t patience = 40;     // signatures that are new, until the run says so
+constexpr std::int64_t most_graphs = 16;  // padded texts have as many lengths (data/collate.cpp)
+constexpr std::int64_t most_signatures = 32;
 constexpr std::int64_t most_compared = std::int64_t{1} << 20;  // bytes of a batch that the host reads
 
 /// The numbers that a replay reads from the host: rate, number of the step, weights and shares of the micro-batches.
 constexpr std::int64_t at_step = 1, at_weights = 2;
 
-/// Throws Error (the input's fault) for labels that the task has no class for: the device does not check.
+/// Throws Error (the input's fault) for labels that the task has no class for, and lengths beyond the padding: the device
+/// does not check.
 void check_numbers(const Batch& batch, const Task& task) {
+  check_lengths(batch);
   for (const SampleField& target : task.targets())
     if (target.below > 0 && batch.contains(target.name) && task.is_read_by_kernels(target.name) &&
         batch[target.name].dtype() == DType::i64)
@@ -34,12 +41,13 @@ void check_numbers(const Batch& batch, const Task& task) {
 
 }  // namespace
 
-struct Trainer::Graph {
+/// A step of one signature.
+struct Trainer::Captured {
   const std::uint32_t* clock() const {
     return reinterpret_cast<const std::uint32_t*>(numbers.data<const std::byte>() + at_step * sizeof(double));
   }
   Factor number(std::int64_t i) const { return numbers.leading(i, i + 1).reshape({}); }
-  ~Graph() { forget(); }
+  ~Captured() { forget(); }
   void forget() {
     if (arrived) wait_for(numbers.device(), *std::exchange(arrived, nullptr));  // its copies write to `ahead`
     ahead.clear();
@@ -49,20 +57,36 @@ struct Trainer::Graph {
     inputs.clear();
   }
 
-  std::optional<std::string> signature{};   // of the steps before
-  std::int64_t alike = 0;                   // steps in a row with that signature
-  std::int64_t different = 0;               // steps with another signature than those before, since the last capture
-  bool failed = false;                      // a step with that signature could not be captured
-  bool told = false;                        // why steps are not captured
+  std::string signature{};
+  std::int64_t taken = 0;                   // steps with that signature
   Tensor numbers{};                         // f64 [2 + 2 · micro-batches]
   std::vector<Batch> inputs{};              // batches that the captured step reads
-  std::vector<Batch> ahead{};               // the next ones, while that step runs; empty of single steps
+  std::vector<Batch> ahead{};               // the next ones, while a step runs; empty of single steps
   std::unique_ptr<StreamMark> arrived{};    // behind the copies to `ahead`; null: there are none
   std::unique_ptr<StreamMark> consumed{};   // behind the last read of `ahead`
-  std::unique_ptr<RunningTotals> totals{};  // totals that it adds to
-  std::unique_ptr<OptimizerStep> update{};
+  std::shared_ptr<RunningTotals> totals{};  // totals that it adds to
+  std::shared_ptr<OptimizerStep> update{};
   std::int64_t saved_bytes = 0;
   std::unique_ptr<DeviceGraph> graph{};  // destroyed first
+};
+
+/// Steps by signature, the latest first. Their graphs share one memory, since one of them runs at a time.
+struct Trainer::Graphs {
+  std::list<Captured>::iterator find(const std::string& signature) {
+    return std::ranges::find(steps, signature, &Captured::signature);
+  }
+  void forget() {
+    for (Captured& step : steps) step.forget();
+    memory.reset();
+    goes_on = {};
+  }
+
+  std::shared_ptr<GraphMemory> memory{};  // null: there is no graph
+  Tensor goes_on{};                       // i32 [], see OptimizerStep; undefined: each step is read before the next one
+  std::list<Captured> steps{};
+  std::int64_t different = 0;  // new signatures since the last capture
+  bool failed = false;         // a step could not be captured: others would give their memory back for each such one
+  bool told = false;           // why steps are not captured
 };
 
 Trainer::Trainer(const TrainedState& state, const Task& task, const StepOptions& options)
@@ -77,7 +101,7 @@ Trainer::Trainer(const TrainedState& state, const Task& task, const StepOptions&
 
 Trainer::~Trainer() = default;
 
-std::int64_t Trainer::captured_bytes() const { return graph_ && graph_->graph ? graph_->graph->bytes() : 0; }
+std::int64_t Trainer::captured_bytes() const { return graphs_ && graphs_->memory ? graphs_->memory->bytes() : 0; }
 
 bool Trainer::captures_steps() const { return options_.step.graph && !options_.step.input_gradients; }
 
@@ -86,16 +110,15 @@ bool Trainer::sends_ahead() const { return adaptive_of(state_.policy) == nullptr
 
 void Trainer::release_captured() {
   settle();
-  if (captured_bytes() == 0) return;
-  graph_->forget();
-  graph_->alike = steps_before;
+  if (graphs_) graphs_->forget();
 }
 
 Trainer::Way Trainer::leave_captured() {
   settle();
-  if (graph_) {
-    graph_->forget();
-    graph_->signature.reset();
+  if (graphs_) {
+    graphs_->forget();
+    graphs_->steps.clear();
+    graphs_->failed = false;
   }
   return Way::queued;
 }
@@ -134,10 +157,10 @@ std::vector<Batch> Trainer::on_device_of(std::vector<Batch> batch) const {
 
 Trainer::Way Trainer::way_of(const std::vector<Batch>& batch, const StepHooks& hooks, StepResult& result) {
   if (!captures_steps() || state_.model.context().device.kind != DeviceKind::cuda) return Way::queued;
-  if (!graph_) graph_ = std::make_unique<Graph>();
-  Graph& step = *graph_;
+  if (!graphs_) graphs_ = std::make_unique<Graphs>();
+  Graphs& graphs = *graphs_;
   const auto tell = [&](std::string why) {
-    if (!std::exchange(step.told, true)) result.not_captured = std::move(why);
+    if (!std::exchange(graphs.told, true)) result.not_captured = std::move(why);
   };
   if (hooks.observer != nullptr) return leave_captured();
   std::optional<std::string> signature = signature_of(batch);
@@ -145,33 +168,40 @@ Trainer::Way Trainer::way_of(const std::vector<Batch>& batch, const StepHooks& h
     tell("the host reads much of each batch");
     return leave_captured();
   }
-  if (signature != step.signature) {
-    if (step.signature && ++step.different == patience)
+  const auto known = graphs.find(*signature);
+  if (known != graphs.steps.end()) {
+    graphs.steps.splice(graphs.steps.begin(), graphs.steps, known);
+  } else {
+    if (++graphs.different == patience)
       tell("shapes of batches, or where their sequences begin, differ from step to step");
-    settle();
-    step.forget();
-    step.signature = std::move(signature);
-    step.alike = 0;
-    step.failed = false;
+    graphs.steps.emplace_front().signature = std::move(*signature);
+    if (std::ssize(graphs.steps) > most_signatures) graphs.steps.pop_back();
   }
-  if (step.alike++ < steps_before || step.failed) return Way::queued;
+  Captured& step = graphs.steps.front();
+  if (step.taken++ < steps_before || graphs.failed) return Way::queued;
   return step.graph ? Way::replayed : Way::captured;
 }
 
 bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, StepResult& result) {
-  Graph& step = *graph_;
+  settle();
+  Graphs& graphs = *graphs_;
+  Captured& step = graphs.steps.front();
   const Device device = state_.model.context().device;
   step.forget();
-  step.different = 0;
+  graphs.different = 0;
   std::string problem;
   try {
+    std::int64_t others = 0;
+    for (Captured& other : graphs.steps)
+      if (other.graph && ++others == most_graphs) other.forget();  // the one that was least recently used
+    if (!graphs.memory) graphs.memory = std::make_shared<GraphMemory>(device);
+    if (may_settle_later() && !graphs.goes_on.defined())
+      graphs.goes_on = Tensor::full({}, 1, DType::i32, device, Purpose::workspace);
     step.inputs = on_device_of(batch);
     if (train_ && sends_ahead()) step.ahead = on_device_of(batch);
     const std::int64_t parts = std::ssize(batch);
-    step.totals = std::make_unique<RunningTotals>(task_);
+    step.totals = std::make_shared<RunningTotals>(task_);
     step.numbers = Tensor::zeros({at_weights + 2 * parts}, DType::f64, device, Purpose::workspace);
-    const Tensor goes_on =
-        may_settle_later() ? Tensor::full({}, 1, DType::i32, device, Purpose::workspace) : Tensor();
     std::vector<Factor> weights, shares;
     for (std::int64_t i = 0; i < parts; ++i) {
       weights.push_back(step.number(at_weights + i));
@@ -180,11 +210,11 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
     state_.model.set_training(true);
     if (exchange_) exchange_->check_order(false);  // the host sends nothing; the steps before had the same order
     const auto work = [&] {
-      step.update = std::make_unique<OptimizerStep>(state_.optimizer, parameters_, step.numbers.leading(0, 1),
-                                                    goes_on, options_.step.clipping);
+      step.update = std::make_shared<OptimizerStep>(state_.optimizer, parameters_, step.numbers.leading(0, 1),
+                                                    graphs.goes_on, options_.step.clipping);
       step.saved_bytes = queue(step.inputs, weights, shares, 0, *step.update, *step.totals, hooks, step.clock());
     };
-    step.graph = std::make_unique<DeviceGraph>(device, work, options_.step.budget);
+    step.graph = std::make_unique<DeviceGraph>(device, work, options_.step.budget, graphs.memory);
   } catch (const Error& error) {
     problem = error.what();
   }
@@ -192,9 +222,9 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
   step.consumed = backend(device).mark(stream_of(device));
   if (largest_of_ranks(state_.ranks, problem.empty() ? 0 : 1) == 0) return true;
   state_.optimizer.zero_grad();
-  step.forget();
-  step.failed = true;
-  if (!std::exchange(step.told, true))
+  graphs.forget();  // of several ranks, each does
+  graphs.failed = true;
+  if (!std::exchange(graphs.told, true))
     result.not_captured = problem.empty() ? "another rank cannot capture them" : problem;
   exchange_.reset();  // it may wait for gradients of the step
   open_exchange();
@@ -202,8 +232,11 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
 }
 
 void Trainer::send_ahead(Work& next) {
-  if (!graph_ || !graph_->graph || graph_->ahead.empty() || signature_of(next.batch) != graph_->signature) return;
-  Graph& step = *graph_;
+  const std::optional<std::string> signature = graphs_ ? signature_of(next.batch) : std::nullopt;
+  if (!signature) return;
+  const auto found = graphs_->find(*signature);
+  if (found == graphs_->steps.end() || found->ahead.empty()) return;
+  Captured& step = *found;
   const Device device = state_.model.context().device;
   Backend& own = backend(device);
   const Stream stream = own.input_stream(device.index);
@@ -226,17 +259,17 @@ void Trainer::settle() {
   if (!started_) return;
   const std::unique_ptr<Started> step = std::move(started_);
   const std::vector<double> numbers = step->numbers.read();
-  const auto figures = static_cast<std::size_t>(graph_->update->figures().count());
+  const auto figures = static_cast<std::size_t>(step->update->figures().count());
   StepResult result = std::move(step->result);
-  note(graph_->update->report(std::span(numbers).first(figures)), result);
-  result.totals = graph_->totals->totals_of(std::span(numbers).subspan(figures), step->weight);
+  note(step->update->report(std::span(numbers).first(figures)), result);
+  result.totals = step->totals->totals_of(std::span(numbers).subspan(figures), step->weight);
   step->tell(std::move(result));
 }
 
 std::optional<StepResult> Trainer::replay(const Work& work, const Agreement& agreed, std::int64_t number,
                                           double learning_rate, const std::function<void()>& meanwhile, bool may_wait,
                                           StepResult result) {
-  Graph& step = *graph_;
+  Captured& step = graphs_->steps.front();
   const Device device = state_.model.context().device;
   const bool is_there = work.is_sent && step.arrived;  // it was forgotten where the step is captured anew
   for (const Batch& part : work.batch) check_numbers(part, task_);
@@ -254,11 +287,13 @@ std::optional<StepResult> Trainer::replay(const Work& work, const Agreement& agr
     if (parameter->trainable()) parameter->tensor().bump_version();
   result.saved_bytes = step.saved_bytes;
   const double weight = std::accumulate(work.weights.begin(), work.weights.end(), 0.0);
-  std::vector<Tensor> read{step.update->figures()};
-  std::ranges::copy(step.totals->numbers(), std::back_inserter(read));
+  const auto update = step.update;  // a report may end in the step being forgotten
+  const auto totals = step.totals;
+  std::vector<Tensor> read{update->figures()};
+  std::ranges::copy(totals->numbers(), std::back_inserter(read));
   std::unique_ptr<Started> started;
   if (may_wait && may_settle_later() && read.size() > 1)
-    started = std::make_unique<Started>(result, DeviceNumbers(read), weight, step.totals->samples());
+    started = std::make_unique<Started>(result, DeviceNumbers(read), weight, update, totals);
   settle();
   if (meanwhile) meanwhile();
   if (started) {
@@ -266,8 +301,8 @@ std::optional<StepResult> Trainer::replay(const Work& work, const Agreement& agr
     state_.optimizer.zero_grad();
     return {};
   }
-  finish(*step.update, number, result);
-  result.totals = step.totals->read_replayed(weight, state_.ranks);
+  finish(*update, number, result);
+  result.totals = totals->read_replayed(weight, state_.ranks);
   return result;
 }
 

@@ -73,7 +73,7 @@ std::optional<StepResult> Trainer::step(Work work, std::int64_t number, double l
   const Agreement agreed = agree(work.weights, calibrates ? leave_captured() : way_of(batch, hooks, result));
   if (agreed.way == Way::replayed || (agreed.way == Way::captured && capture(batch, hooks, result)))
     return replay(work, agreed, number, learning_rate, meanwhile, may_wait, std::move(result));
-  if (graph_) release_captured();  // its memory is that of this step
+  if (graphs_) release_captured();  // their memory is that of this step
   state_.model.set_training(true);
   {
     using Clock = std::chrono::steady_clock;

@@ -139,7 +139,8 @@ Fields TextOptions::fields() {
             "folder with `tokenizer.json` or `vocab.txt`, or one of these files; empty: that of the folder model.from"),
       field("max_length", &TextOptions::max_length, NumberRange{.low = 3, .high = 1 << 20},
             "tokens per sample; longer texts are truncated"),
-      field("padding", &TextOptions::padding, "`none` packs the texts of a batch; `longest` pads them to the longest"),
+      field("padding", &TextOptions::padding,
+            "`none` packs the texts of a batch; `longest` pads them to the longest, in sixteenths of max_length"),
       field("group_by_length", &TextOptions::group_by_length, training_only, "batch texts of similar length together")};
 }
 

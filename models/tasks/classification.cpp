@@ -78,7 +78,7 @@ class Classification final : public Task {
     return batch;
   }
   bool is_read_by_kernels(std::string_view field) const override {
-    return field == "labels" || field == "targets" || is_copied_by_models(field);
+    return field == "labels" || field == "targets" || field == "key_lengths" || is_copied_by_models(field);
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {

@@ -57,7 +57,7 @@ class MultiLabel final : public Task {
   }
 
   bool is_read_by_kernels(std::string_view field) const override {
-    return field == "labels" || is_copied_by_models(field);
+    return field == "labels" || field == "key_lengths" || is_copied_by_models(field);
   }
 
   TaskResult run(Model& model, Inputs batch, TaskMode mode) const override {

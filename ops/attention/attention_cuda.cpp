@@ -4,31 +4,26 @@
 
 #include "core/backend.h"
 #include "ops/attention/dense_cuda.h"
+#include "ops/cuda/sequences_on_device.h"
 
 #include <algorithm>
 #include <cmath>
-#include <span>
+#include <optional>
+#include <utility>
 
 namespace lacuna {
 namespace {
 
 constexpr std::int64_t most_head_dim = 128;
 
-/// The offsets of samples of unequal length, on the device.
-struct DeviceSequences {
-  Tensor offsets{}, lengths{};    // i64 [samples + 1], [samples]
-  std::int64_t longest_rows = 0;  // padding included
-
-  DeviceSequences(const AttentionArguments& a, Device device) {
-    if (a.sequences == nullptr) return;
-    const auto count = static_cast<std::size_t>(a.samples);
-    offsets = Tensor::from(std::span(a.sequences->offsets() + a.first, count + 1), {a.samples + 1}, device);
-    lengths = Tensor::from(std::span(a.sequences->lengths() + a.first, count), {a.samples}, device);
-    for (std::int64_t i = a.first; i < a.first + a.samples; ++i)
-      longest_rows = std::max(longest_rows, a.sequences->end(i) - a.sequences->begin(i));
-  }
-  const std::int64_t* offsets_data() const { return offsets.defined() ? offsets.data<const std::int64_t>() : nullptr; }
-};
+/// The samples' sequences; nothing: they have equally many tokens.
+std::optional<cuda::SequencesOnDevice> sequences_of(const AttentionArguments& a, Device device) {
+  if (a.sequences == nullptr) return {};
+  return std::optional<cuda::SequencesOnDevice>(std::in_place, *a.sequences, a.first, a.first + a.samples, device);
+}
+const std::int64_t* offsets_of(const std::optional<cuda::SequencesOnDevice>& sequences) {
+  return sequences ? sequences->rows().offsets : nullptr;
+}
 
 cuda::TokenRows rows_of(const TokenColumns& columns, std::int64_t rows_per_sample, const std::int64_t* offsets) {
   if (!columns.tokens.defined()) return {};
@@ -36,12 +31,12 @@ cuda::TokenRows rows_of(const TokenColumns& columns, std::int64_t rows_per_sampl
   return {tokens.raw() + columns.first * size_of(tokens.dtype()), tokens.shape().back(), rows_per_sample, offsets};
 }
 
-cuda::AttentionProblem problem_of(const AttentionArguments& a, const DeviceSequences& sequences) {
+cuda::AttentionProblem problem_of(const AttentionArguments& a, const std::optional<cuda::SequencesOnDevice>& sequences) {
   expect(a.head_dim <= most_head_dim, "attention on cuda: expected a head dimension of at most {}, got {}",
          most_head_dim, a.head_dim);
-  const std::int64_t* const of_keys = sequences.offsets_data();
+  const std::int64_t* const of_keys = offsets_of(sequences);
   const std::int64_t* const of_queries = a.every_query ? of_keys : nullptr;
-  const std::int64_t key_rows = of_keys == nullptr ? a.keys : sequences.longest_rows;
+  const std::int64_t key_rows = of_keys == nullptr ? a.keys : sequences->most_rows();
   cuda::AttentionProblem p{.samples = a.samples,
                            .heads = a.heads,
                            .head_dim = a.head_dim,
@@ -66,7 +61,7 @@ cuda::AttentionProblem problem_of(const AttentionArguments& a, const DeviceSeque
     p.bias_window = shape[1] * shape[2] * shape[3];
   }
   if (a.key_lengths.defined()) p.key_lengths = a.key_lengths.data<const std::int64_t>() + a.first;
-  if (sequences.lengths.defined()) p.key_lengths = sequences.lengths.data<const std::int64_t>();
+  if (sequences) p.key_lengths = sequences->rows().lengths;
   if (a.dropout > 0) {
     p.dropped_below = static_cast<std::uint32_t>(std::min(std::ldexp(a.dropout, 32), 4294967295.0));
     p.kept_scale = static_cast<float>(1 / (1 - a.dropout));
@@ -79,18 +74,18 @@ const RegisterKernel cuda_forward{attention_forward, DeviceKind::cuda,
                                     if (const auto what = dense_form(a); what.has_value())
                                       log_sums = forward_by_cudnn(*what, y);
                                     if (log_sums.defined()) return;
-                                    const DeviceSequences sequences(a, y.device());
+                                    const auto sequences = sequences_of(a, y.device());
                                     const cuda::AttentionProblem p = problem_of(a, sequences);
                                     cuda::attention_forward(
                                         stream_of(y.device()), y.dtype(), p,
-                                        rows_of({y}, a.queries, a.every_query ? sequences.offsets_data() : nullptr));
+                                        rows_of({y}, a.queries, a.every_query ? offsets_of(sequences) : nullptr));
                                   }};
 
 const RegisterKernel cuda_backward{
     attention_backward, DeviceKind::cuda,
     [](const AttentionArguments& a, const Tensor& dy, const AttentionGradients& to, const Tensor&) {
       if (const auto what = dense_form(a); what.has_value() && backward_by_cudnn(*what, dy, to.q, to.k, to.v)) return;
-      const DeviceSequences sequences(a, dy.device());
+      const auto sequences = sequences_of(a, dy.device());
       const cuda::AttentionProblem p = problem_of(a, sequences);
       const std::int64_t *const of_keys = p.k.offsets, *const of_queries = p.q.offsets;
       const Tensor statistics =
@@ -100,7 +95,7 @@ const RegisterKernel cuda_backward{
                                 .dq = rows_of(to.q, a.query_rows, of_queries),
                                 .dk = rows_of(to.k, a.keys, of_keys),
                                 .dv = rows_of(to.v, a.keys, of_keys),
-                                .dq_rows = of_queries == nullptr ? a.query_rows : sequences.longest_rows,
+                                .dq_rows = of_queries == nullptr ? a.query_rows : sequences->most_rows(),
                                 .bias_sums = to.bias_sums.defined() ? to.bias_sums.data<float>() : nullptr,
                                 .statistics = statistics.data<float>()});
     }};

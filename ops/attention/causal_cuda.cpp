@@ -3,6 +3,7 @@
 #include "core/backend.h"
 #include "core/error.h"
 #include "ops/attention/dense_cuda.h"
+#include "ops/cuda/sequences_on_device.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,30 +12,14 @@
 namespace lacuna {
 namespace {
 
-/// The sequences of a call, on the device. Their offsets count from any row: kernels use differences alone.
-struct CausalRowsOnDevice {
-  Tensor offsets, lengths;        // i64 [n + 1], [n]
-  std::int64_t longest_rows = 0;  // padding included
-
-  CausalRowsOnDevice(const Sequences& sequences, std::int64_t first, std::int64_t last, Device device)
-      : offsets(Tensor::from(std::span(sequences.offsets() + first, static_cast<std::size_t>(last - first + 1)),
-                             {last - first + 1}, device)),
-        lengths(Tensor::from(std::span(sequences.lengths() + first, static_cast<std::size_t>(last - first)),
-                             {last - first}, device)) {
-    for (std::int64_t i = first; i < last; ++i)
-      longest_rows = std::max(longest_rows, sequences.end(i) - sequences.begin(i));
-  }
-  cuda::SequenceRows rows() const {
-    return {offsets.data<const std::int64_t>(), lengths.data<const std::int64_t>(), lengths.count()};
-  }
-  cuda::TokenRows of(const Tensor& tokens) const {
-    if (!tokens.defined()) return {};
-    return {tokens.raw(), tokens.shape().back(), 0, offsets.data<const std::int64_t>()};
-  }
-};
+/// The rows of the call's sequences. Offsets count from any row: kernels use differences alone.
+cuda::TokenRows rows_of(const cuda::SequencesOnDevice& sequences, const Tensor& tokens) {
+  if (!tokens.defined()) return {};
+  return {tokens.raw(), tokens.shape().back(), 0, sequences.rows().offsets};
+}
 
 struct CausalOnDevice {
-  CausalRowsOnDevice keys, queries;
+  cuda::SequencesOnDevice keys, queries;
   Tensor slopes{};  // f32 [heads]
 
   CausalOnDevice(const CausalArguments& a, Device device)
@@ -51,17 +36,17 @@ struct CausalOnDevice {
             .keys = keys.rows(),
             .queries = queries.rows(),
             .longest = a.queries.longest(),
-            .query_tiles = cuda::tiles_of(queries.longest_rows),
-            .key_tiles = cuda::tiles_of(keys.longest_rows),
+            .query_tiles = cuda::tiles_of(queries.most_rows()),
+            .key_tiles = cuda::tiles_of(keys.most_rows()),
             .scale = static_cast<float>(a.scale),
             .soft_cap = static_cast<float>(a.soft_cap),
             .window = a.window,
             .ahead = a.ahead,
             .slopes = slopes.defined() ? slopes.data<const float>() : nullptr,
             .rounds_alibi = a.rounds_alibi,
-            .q = queries.of(a.q),
-            .k = keys.of(a.k),
-            .v = keys.of(a.v),
+            .q = rows_of(queries, a.q),
+            .k = rows_of(keys, a.k),
+            .v = rows_of(keys, a.v),
             .first = a.first,
             .dropped_below = static_cast<std::uint32_t>(std::min(std::ldexp(a.dropout, 32), 4294967295.0)),
             .kept_scale = static_cast<float>(1 / (1 - a.dropout)),
@@ -75,7 +60,7 @@ const RegisterKernel cuda_causal_forward{
       if (const auto what = dense_form(a); what.has_value()) log_sums = forward_by_cudnn(*what, y);
       if (log_sums.defined()) return;
       const CausalOnDevice there(a, y.device());
-      cuda::causal_forward(stream_of(y.device()), y.dtype(), there.problem(a), there.queries.of(y));
+      cuda::causal_forward(stream_of(y.device()), y.dtype(), there.problem(a), rows_of(there.queries, y));
     }};
 
 const RegisterKernel cuda_causal_backward{
@@ -87,10 +72,10 @@ const RegisterKernel cuda_causal_backward{
       const Tensor statistics = Tensor::empty({2, (a.last - a.first) * a.heads, a.queries.longest()}, DType::f32,
                                               dy.device(), Purpose::workspace);
       cuda::causal_backward(stream_of(dy.device()), dy.dtype(), there.problem(a),
-                            {.dy = there.queries.of(dy),
-                             .dq = there.queries.of(to.q),
-                             .dk = there.keys.of(to.k),
-                             .dv = there.keys.of(to.v),
+                            {.dy = rows_of(there.queries, dy),
+                             .dq = rows_of(there.queries, to.q),
+                             .dk = rows_of(there.keys, to.k),
+                             .dv = rows_of(there.keys, to.v),
                              .statistics = statistics.data<float>()});
     }};
 

@@ -100,6 +100,13 @@ class Part {
       set(3, i, row * a_.kv_heads * a_.head_dim);
     }
     copy_in(device_, memory_.tables, values.data());
+    const Tensor& lengths = sequences.lengths_on_device();
+    if (!lengths.defined()) return;
+    for (const std::int64_t table : {0, 1})
+      if (table == 1 || a_.every_query)
+        memory_.tables.leading(table * of_table(), table * of_table() + samples_)
+            .copy_from(lengths.leading(a_.first + first_, a_.first + first_ + samples_));
+    padding_ = a_.keys - 1;  // a sequence has a token at least
   }
   void fill_mask(const cuda::DenseAttention& what) {
     cuda::write_mask(stream_of(device_), what.dtype,

@@ -7,7 +7,7 @@ namespace {
 
 cuda::SampleRows rows_of(const Sequences& sequences) {
   const std::int64_t rows = sequences.end(0) - sequences.begin(0);
-  bool is_full = true;
+  bool is_full = !sequences.lengths_on_device().defined();
   for (std::int64_t i = 0; i < sequences.count(); ++i) {
     if (sequences.end(i) - sequences.begin(i) != rows) return cuda::SampleRows::packed;
     is_full = is_full && sequences.length(i) == rows;

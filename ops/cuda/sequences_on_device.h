@@ -5,27 +5,38 @@
 #include "ops/cuda/sequences.h"
 #include "ops/shapes/sequences.h"
 
+#include <algorithm>
 #include <span>
 
 namespace lacuna::cuda {
 
-/// Holds the copies; kernels that are queued while it lives may read them.
+/// Holds the copies of sequences [first, last); kernels that are queued while it lives may read them. Offsets are those
+/// of the whole batch.
 class SequencesOnDevice {
  public:
   SequencesOnDevice(const Sequences& sequences, Device device)
-      : offsets_(copy(sequences.offsets(), sequences.count() + 1, device)),
-        lengths_(copy(sequences.lengths(), sequences.count(), device)) {}
+      : SequencesOnDevice(sequences, 0, sequences.count(), device) {}
+  SequencesOnDevice(const Sequences& sequences, std::int64_t first, std::int64_t last, Device device)
+      : offsets_(copy(sequences.offsets() + first, last - first + 1, device)),
+        lengths_(sequences.lengths_on_device().defined() ? sequences.lengths_on_device().leading(first, last)
+                                                         : copy(sequences.lengths() + first, last - first, device)) {
+    for (std::int64_t i = first; i < last; ++i)
+      most_rows_ = std::max(most_rows_, sequences.end(i) - sequences.begin(i));
+  }
 
   SequenceRows rows() const {
     return {offsets_.data<const std::int64_t>(), lengths_.data<const std::int64_t>(), lengths_.count()};
   }
+  /// Of a sequence, padding included.
+  std::int64_t most_rows() const { return most_rows_; }
 
  private:
   static Tensor copy(const std::int64_t* from, std::int64_t count, Device device) {
     return Tensor::from(std::span(from, static_cast<std::size_t>(count)), {count}, device);
   }
 
-  Tensor offsets_, lengths_;  // i64 [N + 1], [N]
+  Tensor offsets_, lengths_;  // i64 [n + 1], [n]
+  std::int64_t most_rows_ = 0;
 };
 
 }  // namespace lacuna::cuda

@@ -38,6 +38,16 @@ SequencesPtr Sequences::padded(std::span<const std::int64_t> lengths, std::int64
   return SequencesPtr(new Sequences(std::move(offsets), {lengths.begin(), lengths.end()}));
 }
 
+SequencesPtr Sequences::padded(Tensor lengths, std::int64_t rows) {
+  std::vector<std::int64_t> offsets{0};
+  for (std::int64_t i = 0; i < lengths.count(); ++i) offsets.push_back(offsets.back() + rows);
+  std::shared_ptr<Sequences> sequences(
+      new Sequences(std::move(offsets), std::vector<std::int64_t>(static_cast<std::size_t>(lengths.count()), rows)));
+  sequences->has_padding_ = true;
+  sequences->on_device_ = std::move(lengths);
+  return sequences;
+}
+
 std::int64_t Sequences::at(std::int64_t row) const {
   return std::upper_bound(offsets_.begin(), offsets_.end(), row) - offsets_.begin() - 1;
 }

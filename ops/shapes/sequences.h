@@ -1,6 +1,8 @@
 // The sequences of a batch whose tokens lie one after another.
 #pragma once
 
+#include "core/tensor.h"
+
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,6 +22,9 @@ class Sequences {
   static SequencesPtr packed(std::span<const std::int64_t> offsets);
   /// N sequences of `rows` rows each; lengths [N] in 1 to `rows`, otherwise rejected.
   static SequencesPtr padded(std::span<const std::int64_t> lengths, std::int64_t rows);
+  /// The same where a cuda device alone knows the lengths, i64 [N], as in a step that is replayed with others. The host
+  /// takes each for `rows`, and its rows for padding.
+  static SequencesPtr padded(Tensor lengths, std::int64_t rows);
 
   std::int64_t count() const { return static_cast<std::int64_t>(lengths_.size()); }
   /// T.
@@ -35,11 +40,14 @@ class Sequences {
 
   const std::int64_t* offsets() const { return offsets_.data(); }  // [N + 1]
   const std::int64_t* lengths() const { return lengths_.data(); }  // [N]
+  /// i64 [N]; undefined: the host knows them.
+  const Tensor& lengths_on_device() const { return on_device_; }
 
  private:
   Sequences(std::vector<std::int64_t> offsets, std::vector<std::int64_t> lengths);
 
   std::vector<std::int64_t> offsets_, lengths_;
+  Tensor on_device_;
   std::int64_t longest_ = 0;
   bool has_padding_ = false;
 };

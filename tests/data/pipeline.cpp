@@ -56,6 +56,22 @@ TEST_CASE("collate pads a field of varying length to the longest sample and adds
   CHECK(last["ids"].shape() == Shape{1, 1});
 }
 
+TEST_CASE("collate pads to sixteenths of the longest sample that there may be, and no further than that") {
+  const auto padded = [](std::int64_t most, std::int64_t length) {
+    Sample sample;
+    sample.begin(0);
+    sample.set("x", Tensor::zeros({length}, DType::f32, Device::cpu));
+    return collate(std::span(&sample, 1), {{.name = "x", .shape = {most}, .collation = Collation::padded}})["x"]
+        .shape()
+        .back();
+  };
+  CHECK(padded(128, 1) == 8);
+  CHECK(padded(128, 64) == 64);
+  CHECK(padded(128, 65) == 72);
+  CHECK(padded(100, 99) == 100);
+  CHECK(padded(16, 3) == 3);
+}
+
 TEST_CASE("collate concatenates a packed field and adds the offsets") {
   const Batch batch = read(Batches(std::make_shared<Sentences>(7, Collation::packed), {.size = 3}), 3);
   CHECK(batch.samples == 3);

@@ -1,0 +1,116 @@
+// Captured steps on padded texts: one for each padded length, with the bits of others, on the stand-in.
+#include "autograd/policy.h"
+#include "core/allocator.h"
+#include "core/random.h"
+#include "models/registry.h"
+#include "models/trainer.h"
+#include "optim/optimizer.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lacuna {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+Tensor tensor(const Numbers& values, const Shape& shape) {
+  return Tensor::from(std::span<const std::int64_t>(values), shape);
+}
+
+/// Texts of drawn lengths up to `rows`.
+Batch batch_of(std::int64_t rows, std::uint32_t number) {
+  constexpr std::int64_t samples = 3;
+  const RandomStream draws{7, number, 0};
+  const auto below = [&](std::int64_t at, double most) {
+    return static_cast<std::int64_t>(draws.uniform(static_cast<std::uint64_t>(at)) * most);
+  };
+  Numbers tokens, types, lengths, labels;
+  for (std::int64_t n = 0; n < samples; ++n) {
+    lengths.push_back(1 + below(1000 + n, static_cast<double>(rows) - 0.5));
+    labels.push_back(below(2000 + n, 2.9));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const bool is_token = i < lengths.back();
+      tokens.push_back(is_token ? 1 + below(n * rows + i, 100) : 0);
+      types.push_back(is_token && i > 2 ? 1 : 0);
+    }
+  }
+  Batch batch;
+  batch.samples = samples;
+  batch.set("tokens", tensor(tokens, {samples, rows}));
+  batch.set("token_types", tensor(types, {samples, rows}));
+  batch.set("key_lengths", tensor(lengths, {samples}));
+  batch.set("labels", tensor(labels, {samples}));
+  return batch;
+}
+
+struct Outcome {
+  std::vector<double> numbers{};     // loss and norm of each step, and all parameters at the end
+  std::vector<std::int64_t> held{};  // bytes of captured steps after each step
+};
+
+Outcome train(const std::string& family, DType dtype, bool graph, const Numbers& rows_of_steps,
+              std::int64_t parts = 1) {
+  std::vector<HyperParameter> sizes{{"vocab_size", std::int64_t{120}},       {"hidden_size", std::int64_t{24}},
+                                    {"num_hidden_layers", std::int64_t{2}},  {"num_attention_heads", std::int64_t{3}},
+                                    {"intermediate_size", std::int64_t{40}}, {"max_position_embeddings", std::int64_t{18}},
+                                    {"num_classes", std::int64_t{3}},        {"head", "classification"}};
+  if (family == "modernbert") {
+    sizes.push_back({"pad_token_id", std::int64_t{0}});
+    sizes.push_back({"local_attention", std::int64_t{4}});
+  }
+  const std::unique_ptr<Model> model = build_model(family, sizes, {.device = Device::cuda, .dtype = dtype});
+  const std::unique_ptr<Task> task = make_task("classification", {}, *model);
+  const auto optimizer = make_optimizer("adamw", {}, *model);
+  const auto policy = make_policy("exact");
+  Trainer trainer({*model, *optimizer, *policy, nullptr}, *task, {.graph = graph});
+  Outcome outcome;
+  for (std::size_t i = 0; i < rows_of_steps.size(); ++i) {
+    const auto number = static_cast<std::uint32_t>(i);
+    const StepResult result = trainer.step(split_batch(batch_of(rows_of_steps[i], number), parts), number, 1e-3);
+    outcome.numbers.push_back(result.loss);
+    outcome.numbers.push_back(result.gradient_norm);
+    outcome.numbers.push_back(result.totals.loss_sum);
+    outcome.held.push_back(trainer.captured_bytes());
+  }
+  for (const Parameter* parameter : model->parameters())
+    for (const double value : parameter->tensor().to_vector()) outcome.numbers.push_back(value);
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("cuda: steps on padded texts are captured at each padded length, with the bits of others") {
+  const Numbers rows{12, 12, 8, 8, 12, 8, 12, 8, 8};
+  for (const std::string family : {"bert", "modernbert"})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      CAPTURE(family);
+      CAPTURE(name_of(dtype));
+      const Outcome replayed = train(family, dtype, true, rows), usual = train(family, dtype, false, rows);
+      CHECK(replayed.numbers == usual.numbers);
+      CHECK(std::ranges::count(replayed.held, 0) == 4);  // two steps of each length
+      CHECK(std::ranges::count(usual.held, 0) == 9);
+      CHECK(replayed.held.back() < 2 * replayed.held[4]);  // they share their memory
+    }
+  CHECK(allocator(Device::cuda).pool_bytes() == 0);
+}
+
+TEST_CASE("cuda: padded texts in micro-batches are captured with the bits of others") {
+  const Numbers rows(5, 12);
+  CHECK(train("bert", DType::f32, true, rows, 3).numbers == train("bert", DType::f32, false, rows, 3).numbers);
+}
+
+TEST_CASE("cuda: of more padded lengths than graphs the least recently used is captured anew") {
+  Numbers rows;
+  for (int turn = 0; turn < 4; ++turn)
+    for (std::int64_t length = 18; length > 0; --length) rows.push_back(length);
+  const Outcome replayed = train("bert", DType::f32, true, rows);
+  CHECK(replayed.held.back() > 0);
+  CHECK(replayed.numbers == train("bert", DType::f32, false, rows).numbers);
+}
+
+}  // namespace lacuna

@@ -1,6 +1,8 @@
 #include "core/block.h"
 #include "core/tensor_cuda.h"
 
+#include <type_traits>
+
 namespace lacuna::cuda {
 namespace {
 

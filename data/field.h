@@ -31,7 +31,7 @@ std::string_view name_of(FieldKind kind);
 enum class Collation : std::uint8_t {
   stacked,  // samples of one shape [...]: [N, ...]
   packed,   // samples [L, ...] of any lengths L: concatenated to [ΣL, ...]
-  padded    // samples [L, ...] of any lengths L: padded at the end to [N, longest, ...]
+  padded    // samples [L, ...] of any lengths L: padded at the end to [N, longest, ...], in sixteenths of the most
 };
 
 /// Describes a tensor that every sample of a data set has.

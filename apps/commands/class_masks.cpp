@@ -135,7 +135,8 @@ void add_masks(nlohmann::ordered_json& sample, Model& model, const Batch& batch,
   images.set(name, batch[name]);
   const NoGrad no_grad;
   const Tensor logits = on_device(model.forward(std::move(images)).take("logits").tensor(), Device::cpu).to(DType::f32);
-  sample["prediction"] = picture_address(with_classes(picture, class_map(Shown(size, size, Showing::squash), logits), classes));
+  sample["prediction"] =
+      picture_address(with_classes(picture, class_map(Shown(size, size, Showing::squash), logits), classes));
 }
 
 }  // namespace lacuna::apps

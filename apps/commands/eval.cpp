@@ -154,11 +154,10 @@ class Eval {
     if (own_size && find_field(task->targets(), FieldKind::mask) == nullptr)
       reject("--whole and --windows: expected a model of segmentation, got {}", experiment.model.name);
     const Evaluation evaluation =
-        own_size
-            ? evaluate_at_own_size(*model, *dataset, experiment.data.images,
-                                   windows_ ? Showing::windows : Showing::fit, *figures, show, ranks)
-            : *evaluate(*model, *task, batches_of(experiment, dataset, Split::validation),
-                        static_cast<int>(experiment.data.workers), at_each, ranks);
+        own_size ? evaluate_at_own_size(*model, *dataset, experiment.data.images,
+                                        windows_ ? Showing::windows : Showing::fit, *figures, show, ranks)
+                 : *evaluate(*model, *task, batches_of(experiment, dataset, Split::validation),
+                             static_cast<int>(experiment.data.workers), at_each, ranks);
     display.clear();
     if (figures && !own_size) figures->gather(ranks);
     const double seconds = seconds_since(start);
@@ -214,8 +213,8 @@ class Eval {
     json["process_peak"] = process_peak();
     json["notes"] = made.notes;
     for (const std::string& note : made.notes) print_error(fmt::format("lacuna: note: {}\n", note));
-    report_.write(fmt::format("{} from {}: {} samples{}, {:.1f} samples/s\n", experiment.model.name,
-                              made.file.string(), evaluation.samples, metrics, rate) +
+    report_.write(fmt::format("{} from {}: {} samples{}, {:.1f} samples/s\n", experiment.model.name, made.file.string(),
+                              evaluation.samples, metrics, rate) +
                       (has_figures ? figures->text(origin) : std::string()),
                   json);
     return 0;

@@ -73,10 +73,11 @@ class Export {
     const std::optional<ModelFolder> of_base = base.empty() ? std::nullopt : read_model_folder(base);
     if (format_.empty() && of_base) format = of_base->library == Library::timm ? "timm" : "transformers";
     // What is around a backbone stands nowhere but here.
-    const bool of_backbone = of_base && describe_model(of_base->model, {}).family !=
-                                            describe_model(opened.folder.model, {}).family;
+    const bool of_backbone =
+        of_base && describe_model(of_base->model, {}).family != describe_model(opened.folder.model, {}).family;
     if (of_backbone && !format_.empty() && format_ != "own")
-      reject("--format: the adapter's base {} is the backbone alone; its folder is under our names, --format own", base);
+      reject("--format: the adapter's base {} is the backbone alone; its folder is under our names, --format own",
+             base);
     if (of_backbone) format = "own";
     const TensorNames* names = nullptr;
     if (format == "transformers") names = transformers_files(*opened.model, opened.folder).names;
@@ -97,14 +98,14 @@ class Export {
       write_adapter(folder, *opened.model, names, peft_task_of(head == nullptr ? opened.folder.problem : head->text));
     });
     const std::vector<std::string>& layers = opened.model->adaptation()->layers;
-    report_.write(fmt::format("the adapter of {} from {}: {} layers, as a folder of PEFT{} in {}\n",
-                              opened.folder.model, opened.weights.string(), layers.size(),
-                              format == "own" ? "" : " for " + format, out.string()),
-                  {{"model", opened.folder.model},
-                   {"weights", opened.weights.string()},
-                   {"format", format},
-                   {"layers", layers},
-                   {"folder", out.string()}});
+    report_.write(
+        fmt::format("the adapter of {} from {}: {} layers, as a folder of PEFT{} in {}\n", opened.folder.model,
+                    opened.weights.string(), layers.size(), format == "own" ? "" : " for " + format, out.string()),
+        {{"model", opened.folder.model},
+         {"weights", opened.weights.string()},
+         {"format", format},
+         {"layers", layers},
+         {"folder", out.string()}});
     return 0;
   }
 

@@ -49,9 +49,7 @@ std::string ascii(const std::string& text) {
 // In pixels of stb_easy_font's letters.
 constexpr std::int64_t line = 10, margin = 1;
 
-std::int64_t scale_of(const Tensor& picture) {
-  return 1 + std::min(picture.shape()[0], picture.shape()[1]) / 500;
-}
+std::int64_t scale_of(const Tensor& picture) { return 1 + std::min(picture.shape()[0], picture.shape()[1]) / 500; }
 std::int64_t label_height(const Tensor& picture) { return (line + 2 * margin) * scale_of(picture); }
 
 /// Draws the outline of a box (left, top, right, bottom, in pixels) into a picture u8 [H, W, 3].
@@ -91,7 +89,8 @@ void draw_label(const Tensor& picture, double x, double y, const std::string& te
   const bool is_light = 299 * ground[0] + 587 * ground[1] + 114 * ground[2] > darkest;
   const std::uint8_t ink = is_light ? 0 : 255;
   for (int i = 0; i < strokes; ++i) {
-    const Corner &first = corners[static_cast<std::size_t>(4 * i)], &third = corners[static_cast<std::size_t>(4 * i + 2)];
+    const Corner &first = corners[static_cast<std::size_t>(4 * i)],
+                 &third = corners[static_cast<std::size_t>(4 * i + 2)];
     const auto place = [&](std::int64_t from, float at) {
       return from + (static_cast<std::int64_t>(at) + margin) * scale;
     };

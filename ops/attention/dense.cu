@@ -18,10 +18,20 @@ struct WriteMask {
     const std::int64_t query = row % what.queries, head = row / what.queries % what.heads;
     const auto sample = static_cast<std::uint64_t>(what.first + row / what.queries / what.heads);
     const std::int64_t element = (head * what.draw_rows + query) * what.draw_columns + (at - row * what.keys);
+    const auto kept = [&](std::uint32_t drawn) { return static_cast<T>(drawn < what.dropped_below ? 0.0F : 1.0F); };
     Pack<T, n> pack;
+    if (n % 4 == 0 && what.draw_columns % 4 == 0) {  // rows begin with a draw of four
+      const RandomStream stream = what.stream.now();
 #pragma unroll
-    for (int i = 0; i < n; ++i)
-      pack[i] = static_cast<T>(draw(what.stream, sample, element + i) < what.dropped_below ? 0.0F : 1.0F);
+      for (int i = 0; i + 4 <= n; i += 4) {
+        const auto four = stream.draw_of_sample(sample, static_cast<std::uint32_t>((element + i) / 4));
+#pragma unroll
+        for (int k = 0; k < 4; ++k) pack[i + k] = kept(four[static_cast<std::size_t>(k)]);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < n; ++i) pack[i] = kept(draw(what.stream, sample, element + i));
+    }
     store_pack(mask + at, pack);
   }
 };

@@ -94,12 +94,12 @@ Tensor split(const Tensor& images, const Phases& phases) {
   return parts;
 }
 
-/// Calls `f(phases, shape, first, last)` for runs of images, so that their phases take little memory. Shape and device
-/// alone decide how many: bits do not depend on how x is held.
+/// Calls `f(phases, shape, first, last)` for runs of images, so that their phases take little memory.
+/// `on_cuda`: bytes of a run on a GPU. Shape and device alone decide how many: bits do not depend on how x is held.
 template <class F>
-void for_runs(const Conv2d& op, const ConvShape& s, const Tensor& images, const F& f) {
+void for_runs(const Conv2d& op, const ConvShape& s, const Tensor& images, std::int64_t (*on_cuda)(Device), const F& f) {
   const std::int64_t bytes_at_once =
-      computes_on_cuda(images.device()) ? summed_at_once(images.device()) : std::int64_t{32} << 20;
+      computes_on_cuda(images.device()) ? on_cuda(images.device()) : std::int64_t{32} << 20;
   const std::int64_t run =
       std::max<std::int64_t>(1, bytes_at_once / (s.height * s.width * s.channels * size_of(images.dtype())));
   for (std::int64_t first = 0; first < s.images; first += run) {
@@ -111,33 +111,36 @@ void for_runs(const Conv2d& op, const ConvShape& s, const Tensor& images, const 
 
 void dilated_forward(const Conv2d& op, const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const Tensor& y) {
-  for_runs(op, s, y, [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
-    const Tensor out = y.leading(first, last), parts = split(x.leading(first, last), phases),
-                 results = phases_like(out, phases);
-    conv2d_forward(y.device(), shape, parts, weight, bias, results);
-    join_phases(y.device(), phases, results, out, false);
-  });
+  for_runs(op, s, y, cached_at_once,
+           [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
+             const Tensor out = y.leading(first, last), parts = split(x.leading(first, last), phases),
+                          results = phases_like(out, phases);
+             conv2d_forward(y.device(), shape, parts, weight, bias, results);
+             join_phases(y.device(), phases, results, out, false);
+           });
 }
 
 void dilated_input_gradient(const Conv2d& op, const ConvShape& s, const Tensor& dy, const Tensor& weight,
                             const Tensor& dx, bool add) {
-  for_runs(op, s, dy, [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
-    const Tensor out = dx.leading(first, last), parts = split(dy.leading(first, last), phases),
-                 results = phases_like(out, phases);
-    conv2d_input_gradient(dx.device(), shape, parts, weight, results, false);
-    join_phases(dx.device(), phases, results, out, add);
-  });
+  for_runs(op, s, dy, cached_at_once,
+           [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
+             const Tensor out = dx.leading(first, last), parts = split(dy.leading(first, last), phases),
+                          results = phases_like(out, phases);
+             conv2d_input_gradient(dx.device(), shape, parts, weight, results, false);
+             join_phases(dx.device(), phases, results, out, add);
+           });
 }
 
 void dilated_weight_gradient(const Conv2d& op, const ConvShape& s, const Operand& x, const Tensor& dy,
                              const Tensor& dweight, bool add) {
   const std::int64_t pixels = s.height * s.width;
-  for_runs(op, s, dy, [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
-    const Tensor in =
-        split(x.rows(first * pixels, last * pixels).reshape({last - first, s.height, s.width, s.channels}), phases);
-    conv2d_weight_gradient(dweight.device(), shape, Operand(in), split(dy.leading(first, last), phases), dweight,
-                           add || first > 0);
-  });
+  for_runs(op, s, dy, summed_at_once,
+           [&](const Phases& phases, const ConvShape& shape, std::int64_t first, std::int64_t last) {
+             const Tensor in = split(
+                 x.rows(first * pixels, last * pixels).reshape({last - first, s.height, s.width, s.channels}), phases);
+             conv2d_weight_gradient(dweight.device(), shape, Operand(in), split(dy.leading(first, last), phases),
+                                    dweight, add || first > 0);
+           });
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ class WarpSums {
   /// += a [16, 16] · b [16, columns], whose rows are `stride` elements apart; transposed: as [columns, rows].
   template <bool a_transposed, bool b_transposed>
   void add(const T* a, int a_stride, const T* b, int b_stride) {
+    for (const T* const matrix : {a, b}) stand_in::expect_aligned(matrix, 32);
     for (int k = 0; k < 16; ++k) {
       const float left = to_compute(a_transposed ? a[k * a_stride + row_] : a[row_ * a_stride + k]);
       for (int j = 0; j < columns / 2; ++j)
@@ -64,6 +65,7 @@ class WarpSums {
     }
   }
   void store(float* to, int stride) const {
+    stand_in::expect_aligned(to, 32);
     for (int j = 0; j < columns / 2; ++j) to[row_ * stride + column_ + j] = sums_[j];
   }
 

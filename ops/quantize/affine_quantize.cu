@@ -227,7 +227,7 @@ struct QuantizeQuads {
 };
 
 bool in_quads(const AffineCodes& to) {
-  return to.row == to.count && to.size <= warp_size * 8 * quad_eights && to.size % code_block == 0 &&
+  return to.row == to.count && to.size > 0 && to.size <= warp_size * 8 * quad_eights && to.size % code_block == 0 &&
          to.count % to.size == 0 && reinterpret_cast<std::uintptr_t>(to.codes) % 8 == 0;
 }
 

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -68,7 +69,8 @@ class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder)
       : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    ::flock(descriptor_, LOCK_EX);
+    while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
+    }
   }
   ~FolderLock() {
     if (descriptor_ >= 0) ::close(descriptor_);

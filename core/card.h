@@ -1,4 +1,4 @@
-// What a GPU is to those who divide work for it.
+// A GPU's memory and L2 cache, by which work is divided.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ struct DecoderNeed {
 /// As the headers tell: of all files, or of `most` of them at equal distances. Damaged ones count nothing.
 DecoderNeed decoder_need(const Dataset& dataset, bool apply_exif, std::int64_t most = 4096);
 
-/// What data sets of image files say of a split that holds `held` images: its size, ImageNet's mean and deviation.
+/// The description of a split of image files that holds `held` images: its size, ImageNet's mean and deviation.
 /// Rejects options that ask for more images.
 DatasetInfo encoded_images_info(std::string name, const DatasetOptions& options, std::int64_t held);
 /// All that decides what is read with these options, as a name for OpenedFiles.

@@ -343,7 +343,7 @@ std::optional<std::int64_t> memory_budget(const Experiment& experiment) {
   if (!card)
     reject("memory.budget: {}: there is no {} here; expected bytes, as 6GiB, or a card that `lacuna plan --card` names",
            whole_device, experiment.train.device);
-  // What a driver's context takes beside what its libraries do, and gaps in a captured step's memory.
+  // A driver's context beside what its libraries do, and gaps in a captured step's memory.
   constexpr std::int64_t reserve = std::int64_t{512} << 20;
   return std::max<std::int64_t>(1, room_on(*card) - reserve);
 }

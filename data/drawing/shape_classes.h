@@ -19,7 +19,7 @@ struct ShapeClass {
 };
 std::span<const ShapeClass> shape_classes();
 
-/// What a drawn data set has unless options say otherwise. Images of other sides than from `smallest_side` to
+/// A drawn data set as it is unless options say otherwise. Images of other sides than from `smallest_side` to
 /// `largest_side` are drawn at the nearest of these and resized like any image.
 struct DrawnSizes {
   std::int64_t train, validation, side, smallest_side, largest_side = 1024;

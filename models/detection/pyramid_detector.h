@@ -1,4 +1,4 @@
-// What RetinaNet and Faster R-CNN share: a backbone, a feature pyramid's width, anchors of five maps.
+// The parts that RetinaNet and Faster R-CNN share: a backbone, a feature pyramid's width, anchors of five maps.
 #pragma once
 
 #include "models/backbone.h"

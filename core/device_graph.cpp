@@ -45,14 +45,14 @@ DeviceGraph::DeviceGraph(Device device, const std::function<void()>& queue, std:
     graph_ = own.end_capture(stream);
   } catch (...) {
     allocator(device).end_pool();
-    memory_->count();
     throw;
   }
   allocator(device).end_pool();
-  memory_->count();
-  if (const std::int64_t all = ledger(device).total(); most > 0 && all > most)
+  const std::int64_t added = allocator(device).pool_bytes() - memory_->bytes();
+  if (const std::int64_t all = ledger(device).total() + added; most > 0 && all > most)
     fail("with a captured step tensors take {}: expected no more than memory.budget leaves, {}", format_bytes(all),
          format_bytes(most));
+  memory_->count();
 }
 
 DeviceGraph::~DeviceGraph() {

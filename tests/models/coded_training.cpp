@@ -83,7 +83,7 @@ TEST_CASE("coded training: most sensitivities measured in backward are the true 
     int least_tensors;
   };
   const Case cases[] = {
-      {tiny_vit(), {}, 10}, {tiny_resnet(), {}, 10}, {tiny_vit(), {"blocks.*"}, 3}, {tiny_resnet(), {"layer?.*"}, 3}};
+      {tiny_vit(), {}, 10}, {tiny_resnet(), {}, 8}, {tiny_vit(), {"blocks.*"}, 3}, {tiny_resnet(), {"layer?.*"}, 3}};
   for (const Case& one : cases) {
     for (const ErrorMeasure measure : {ErrorMeasure::absolute, ErrorMeasure::relative}) {
       INFO(one.model.name, std::string(one.regions.empty() ? "" : ", blocks recomputed"),

@@ -2,7 +2,7 @@
 """The largest batch, depth, width and resolution that a budget allows, by policy: GACT, table 4 (Liu et al. 2022).
 
     largest.py [--budget 16] [--batch 64] [--precision f32] [--optimizer sgd] [--threads 2] [MODEL ...]
-    largest.py --budget 7.70413 --batch 128 --precision bf16 --optimizer adamw deit_base_patch16_224     Mesa, table 9
+    largest.py --budget 7.66825 --batch 128 --precision bf16 --optimizer adamw deit_base_patch16_224     Mesa, table 9
 
 By `lacuna plan`: the peak of a whole training step, parameters, gradients and the optimizer's state included. MODEL: resnet50,
 resnet152, bert_large (128 tokens), or a ViT. One number is raised while all others stay. Depth of a ResNet: layers, by blocks of the third stage; width: of the bottleneck

@@ -148,8 +148,8 @@ TEST_CASE("coded training: what backward needs besides what is saved does not gr
     // If nothing is quantized, every fourth block output of a ResNet is kept and those in between are rematerialized
     // from it, so depths that differ by a multiple of four end at the same place of such a chain.
     for (Description (*const of_depth)(std::int64_t) : {vit_of_depth, resnet_of_depth}) {
-      INFO(of_depth(3).name, " under ", name);
-      const Highest few = highest(of_depth(3), *entry.second), many = highest(of_depth(11), *entry.second);
+      INFO(of_depth(4).name, " under ", name);
+      const Highest few = highest(of_depth(4), *entry.second), many = highest(of_depth(12), *entry.second);
       CHECK(many.saved > few.saved);
       CHECK(many.transient == few.transient);
       CHECK(many.workspace == few.workspace);

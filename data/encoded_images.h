@@ -31,9 +31,9 @@ DecoderNeed decoder_need(const Dataset& dataset, bool apply_exif, std::int64_t m
 /// The description of a split of image files that holds `held` images: its size, ImageNet's mean and deviation.
 /// Rejects options that ask for more images.
 DatasetInfo encoded_images_info(std::string name, const DatasetOptions& options, std::int64_t held);
-/// All that decides what is read with these options, as a name for OpenedFiles.
+/// The key of these options in OpenedFiles: equal keys read equal files.
 std::string name_of_files(const DatasetOptions& options);
-/// The options of what is held out.
+/// How samples are held out for evaluation.
 HoldOutOptions hold_out_of(const DatasetOptions& options, double fraction);
 
 /// Moves the samples that are held out from `train` to `validation`. `paths`: of the samples, which have no classes.

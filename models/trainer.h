@@ -256,7 +256,8 @@ class Trainer {
   // trainer_graph.cpp
   /// Reads the step that was started, if there is one, and tells it.
   void settle();
-  /// Whether the host may read a replay after the next one has begun: nothing that it does follows from the result.
+  /// Whether the host may read the result of a replay after it has started the next one. It must need the result for
+  /// nothing in between.
   bool may_settle_later() const;
   /// Gives the memory of a captured step back, since its shapes or what the host does differ now.
   Way leave_captured();

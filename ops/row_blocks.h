@@ -19,13 +19,13 @@ struct RowBlockSizes {
   std::int64_t cache = 1024 * 1024;        // bytes that all threads decode together
   std::int64_t thread_cache = 256 * 1024;  // bytes that one thread decodes for itself
   std::int64_t serial_below = 16384;       // elements of a tensor that are not worth several threads
-  // Of a GPU; 0: as its card says.
+  // The same on a GPU; 0: the card decides.
   std::int64_t cuda_cache = 0;  // bytes that are decoded together
   std::int64_t cuda_sum = 0;    // bytes whose gradient of the weights is one product
 };
 RowBlockSizes& row_block_sizes();
 
-/// Bytes that stay in a GPU's L2 cache until they are read again, with room for what is read beside them: 16 or 32 MiB.
+/// Bytes that a GPU's L2 cache keeps until they are read again, beside the other operand: 16 or 32 MiB.
 /// Less would not keep it busy, and one with a small cache goes through its memory anyway.
 std::int64_t cached_at_once(Device device);
 /// Bytes of an operand to decode at a time on any device, which are read again at once. Sums do not depend on it.

@@ -34,7 +34,7 @@ class OptimizerStep {
   /// `parameters`: all of a model, which outlives this; those without a
   /// gradient take no part. Throws Error if more than one limit is set.
   OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, double lr, const Clipping& clipping);
-  /// Of a step that is replayed, on cuda. rate: f64 [], the learning rate. goes_on: i32 []: 0 after a step that was not
+  /// A step that is replayed, on cuda. rate: f64 [], the learning rate. goes_on: i32 []: 0 after a step that was not
   /// finite; then nothing is updated. Undefined: each step looks at itself alone.
   OptimizerStep(Optimizer& optimizer, std::span<Parameter* const> parameters, const Tensor& rate, const Tensor& goes_on,
                 const Clipping& clipping);

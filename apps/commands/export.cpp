@@ -72,7 +72,7 @@ class Export {
     const std::string& base = opened.model->adaptation()->base;
     const std::optional<ModelFolder> of_base = base.empty() ? std::nullopt : read_model_folder(base);
     if (format_.empty() && of_base) format = of_base->library == Library::timm ? "timm" : "transformers";
-    // Only this folder can say what is around a backbone.
+    // The base describes the backbone alone, so this folder describes the whole model.
     const bool of_backbone =
         of_base && describe_model(of_base->model, {}).family != describe_model(opened.folder.model, {}).family;
     if (of_backbone && !format_.empty() && format_ != "own")

@@ -125,8 +125,7 @@ std::optional<ModelFolder> take_backbone(Configuration& configuration, const Tre
   return as_whole(folder, model.name);
 }
 
-/// Whether the model has a backbone with the tensors of the other one, but for those beside it, as SegFormer has a
-/// PVTv2.
+/// Whether `other`, without its head, is the model's backbone: the tensors are the same. Example: PVTv2 in SegFormer.
 bool has_as_backbone(const Model& model, const Model& other) {
   if (model.backbone_path().empty()) return false;
   std::map<std::string, Shape> theirs;

@@ -27,7 +27,7 @@ class SequencesOnDevice {
   SequenceRows rows() const {
     return {offsets_.data<const std::int64_t>(), lengths_.data<const std::int64_t>(), lengths_.count()};
   }
-  /// Of a sequence, padding included.
+  /// The most rows of a sequence, padding included.
   std::int64_t most_rows() const { return most_rows_; }
 
  private:

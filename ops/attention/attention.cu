@@ -15,7 +15,7 @@ struct Task {
 
 template <class T, int packs>
 struct Pass {
-  static constexpr int threads = block_threads;
+  static constexpr int threads = block_threads, blocks_together = tiles_together<T, packs>;
   struct Shared {
     Tiles<T, packs> tiles;
   };
@@ -26,12 +26,12 @@ struct Pass {
     const std::int64_t number = block.index() / tiles;
     return {number / problem.heads, number % problem.heads, number};
   }
-  /// Keys that the sample's queries see.
-  LACUNA_DEVICE std::int64_t keys_of(std::int64_t sample) const {
-    return problem.key_lengths == nullptr ? problem.keys : problem.key_lengths[sample];
+  /// Keys that the sample's queries see. Tokens of a sample are counted in int: 64 bits take twice the registers.
+  LACUNA_DEVICE int keys_of(std::int64_t sample) const {
+    return static_cast<int>(problem.key_lengths == nullptr ? problem.keys : problem.key_lengths[sample]);
   }
-  LACUNA_DEVICE std::int64_t queries_of(std::int64_t sample) const {
-    return problem.q.offsets == nullptr ? problem.queries : problem.key_lengths[sample];
+  LACUNA_DEVICE int queries_of(std::int64_t sample) const {
+    return static_cast<int>(problem.q.offsets == nullptr ? problem.queries : problem.key_lengths[sample]);
   }
   LACUNA_DEVICE HeadRows<T> head(const TokenRows& rows, const Task& task, std::int64_t count) const {
     return {static_cast<const T*>(rows.data) + rows.first_row(task.sample) * rows.stride + task.head * problem.head_dim,
@@ -39,8 +39,7 @@ struct Pass {
   }
 
   /// From q·k of queries `query` + i and keys `key` + 16·j to scores to base 2; -inf beyond `keys`.
-  LACUNA_DEVICE void finish(const Task& task, std::int64_t query, std::int64_t queries, std::int64_t key,
-                            std::int64_t keys, Scores& scores) const {
+  LACUNA_DEVICE void finish(const Task& task, int query, int queries, int key, int keys, Scores& scores) const {
     const T* bias = static_cast<const T*>(problem.bias);
     if (bias != nullptr)
       bias +=
@@ -49,7 +48,7 @@ struct Pass {
     for (int i = 0; i < each; ++i)
 #pragma unroll
       for (int j = 0; j < each; ++j) {
-        const std::int64_t k = key + across * j;
+        const int k = key + across * j;
         scores[i][j] *= problem.scale * log2e;
         if (bias != nullptr && query + i < queries && k < keys)
           scores[i][j] += log2e * to_compute(bias[(query + i) * problem.bias_row + k]);
@@ -57,7 +56,7 @@ struct Pass {
       }
   }
   /// The factor by which dropout multiplies a probability.
-  LACUNA_DEVICE float kept(const Task& task, std::int64_t query, std::int64_t key) const {
+  LACUNA_DEVICE float kept(const Task& task, int query, int key) const {
     if (problem.dropped_below == 0) return 1;
     const std::int64_t element = (task.head * problem.draw_rows + query) * problem.draw_columns + key;
     const auto sample = static_cast<std::uint64_t>(problem.first + task.sample);
@@ -65,8 +64,8 @@ struct Pass {
   }
   /// Writes factor[i] · sums to rows `first` + i below `count`; `first` is the thread's.
   template <class B>
-  LACUNA_DEVICE void write(const B& block, const TokenRows& rows, const Task& task, std::int64_t first,
-                           std::int64_t count, const float (&factor)[each], const Sums<packs>& sums) const {
+  LACUNA_DEVICE void write(const B& block, const TokenRows& rows, const Task& task, int first, std::int64_t count,
+                           const float (&factor)[each], const Sums<packs>& sums) const {
     T* const to = static_cast<T*>(rows.data) + rows.first_row(task.sample) * rows.stride + task.head * problem.head_dim;
     for_sums<packs>(block, problem.head_dim, sums, [&](int i, std::int64_t column, float sum) {
       if (first + i < count) to[(first + i) * rows.stride + column] = static_cast<T>(factor[i] * sum);
@@ -81,16 +80,15 @@ struct Forward : Pass<T, packs> {
   LACUNA_DEVICE void operator()(const Block<Forward>& block) const {
     const AttentionProblem& a = this->problem;
     const Task task = this->task_of(block, a.query_tiles);
-    const std::int64_t rows = y.rows_of(task.sample, a.queries), first = block.index() % a.query_tiles * tile;
+    const std::int64_t rows = y.rows_of(task.sample, a.queries);
+    const int first = static_cast<int>(block.index() % a.query_tiles) * tile, own = first + own_row(block);
     if (first >= rows) return;
-    const std::int64_t keys = this->keys_of(task.sample), queries = this->queries_of(task.sample);
-    const std::int64_t own = first + own_row(block);
-    const int x = x_of(block);
+    const int keys = this->keys_of(task.sample), queries = this->queries_of(task.sample), x = x_of(block);
     const auto q = this->head(a.q, task, queries), k = this->head(a.k, task, keys), v = this->head(a.v, task, keys);
     auto& tiles = block.shared().tiles;
     Sums<packs> sums = {};
     RowSums of_row;
-    for (std::int64_t key = 0; key < keys; key += tile) {
+    for (int key = 0; key < keys; key += tile) {
       Scores p = {};
       multiply(block, block.shared().tiles, a.head_dim, q, first, k, key, p);
       this->finish(task, own, queries, key + x, keys, p);
@@ -127,14 +125,13 @@ struct Statistics : Pass<T, packs> {
   LACUNA_DEVICE void operator()(const Block<Statistics>& block) const {
     const AttentionProblem& a = this->problem;
     const Task task = this->task_of(block, a.query_tiles);
-    const std::int64_t keys = this->keys_of(task.sample), queries = this->queries_of(task.sample);
-    const std::int64_t first = block.index() % a.query_tiles * tile, own = first + own_row(block);
+    const int keys = this->keys_of(task.sample), queries = this->queries_of(task.sample), x = x_of(block);
+    const int first = static_cast<int>(block.index() % a.query_tiles) * tile, own = first + own_row(block);
     if (first >= queries) return;
-    const int x = x_of(block);
     const auto q = this->head(a.q, task, queries), k = this->head(a.k, task, keys);
     RowSums of_row;
     float products[each] = {};
-    for (std::int64_t key = 0; key < keys; key += tile) {
+    for (int key = 0; key < keys; key += tile) {
       Scores p = {}, dp = {};
       multiply(block, block.shared().tiles, a.head_dim, q, first, k, key, p);
       this->finish(task, own, queries, key + x, keys, p);
@@ -166,11 +163,10 @@ struct BackwardPass : Pass<T, packs> {
   /// p after dropout, and ds = p ∘ (dp - Σ p ∘ dp) with dp = dy·vᵀ, of the tile of queries `query` on and keys `key`
   /// on.
   template <class B>
-  LACUNA_DEVICE void scores_of(const B& block, const Task& task, std::int64_t query, std::int64_t queries,
-                               std::int64_t key, std::int64_t keys, Scores& p, Scores& ds) const {
+  LACUNA_DEVICE void scores_of(const B& block, const Task& task, int query, int queries, int key, int keys, Scores& p,
+                               Scores& ds) const {
     const AttentionProblem& a = this->problem;
-    const std::int64_t own = query + own_row(block);
-    const int x = x_of(block);
+    const int own = query + own_row(block), x = x_of(block);
     multiply(block, block.shared().tiles, a.head_dim, this->head(a.q, task, queries), query,
              this->head(a.k, task, keys), key, p);
     this->finish(task, own, queries, key + x, keys, p);
@@ -201,12 +197,13 @@ struct QueryGradient : BackwardPass<T, packs> {
   LACUNA_DEVICE void operator()(const Block<QueryGradient>& block) const {
     const AttentionProblem& a = this->problem;
     const Task task = this->task_of(block, tiles_of_rows);
-    const std::int64_t rows = dq.rows_of(task.sample, dq.rows_per_sample), first = block.index() % tiles_of_rows * tile;
+    const std::int64_t rows = dq.rows_of(task.sample, dq.rows_per_sample);
+    const int first = static_cast<int>(block.index() % tiles_of_rows) * tile;
     if (first >= rows) return;
-    const std::int64_t keys = this->keys_of(task.sample), queries = this->queries_of(task.sample);
+    const int keys = this->keys_of(task.sample), queries = this->queries_of(task.sample);
     auto& tiles = block.shared().tiles;
     Sums<packs> sums = {};
-    for (std::int64_t key = 0; first < queries && key < keys; key += tile) {
+    for (int key = 0; first < queries && key < keys; key += tile) {
       Scores p = {}, ds = {};
       this->scores_of(block, task, first, queries, key, keys, p, ds);
       accumulate<false>(block, tiles, a.head_dim, ds, this->head(a.k, task, keys), key, sums);
@@ -225,12 +222,12 @@ struct KeyGradient : BackwardPass<T, packs> {
     const AttentionProblem& a = this->problem;
     const Task task = this->task_of(block, a.key_tiles);
     const std::int64_t rows = (dk.data != nullptr ? dk : dv).rows_of(task.sample, a.keys);
-    const std::int64_t first = block.index() % a.key_tiles * tile;
+    const int first = static_cast<int>(block.index() % a.key_tiles) * tile;
     if (first >= rows) return;
-    const std::int64_t keys = this->keys_of(task.sample), queries = this->queries_of(task.sample);
+    const int keys = this->keys_of(task.sample), queries = this->queries_of(task.sample);
     auto& tiles = block.shared().tiles;
     Sums<packs> dk_sums = {}, dv_sums = {};
-    for (std::int64_t query = 0; first < keys && query < queries; query += tile) {
+    for (int query = 0; first < keys && query < queries; query += tile) {
       Scores p = {}, ds = {};
       this->scores_of(block, task, query, queries, first, keys, p, ds);
       if (dv.data != nullptr)
@@ -255,19 +252,20 @@ struct BiasGradient : BackwardPass<T, packs> {
     const bool one_head = a.bias_head == 0, one_row = a.bias_row == 0;
     const std::int64_t tiles = (one_row ? 1 : a.query_tiles) * a.key_tiles, matrices = one_head ? 1 : a.heads;
     const std::int64_t matrix = block.index() / tiles, at = block.index() % tiles, window = matrix / matrices;
-    const std::int64_t first = at / a.key_tiles * tile, key = at % a.key_tiles * tile;
+    const int first = static_cast<int>(at / a.key_tiles) * tile, key = static_cast<int>(at % a.key_tiles) * tile;
     float* const to = bias_sums + window * a.bias_window + matrix % matrices * a.bias_head;
     auto& shared = block.shared().tiles.sums;
     const std::int64_t begin = (window + a.bias_windows - a.first % a.bias_windows) % a.bias_windows;
     for (std::int64_t sample = begin; sample < a.samples; sample += a.bias_windows) {
-      const std::int64_t keys = this->keys_of(sample), end = one_row ? a.queries : first + 1;
+      const int queries = static_cast<int>(a.queries), keys = this->keys_of(sample),
+                end = one_row ? queries : first + 1;
       if (key >= keys) continue;
       for (std::int64_t h = 0; h < (one_head ? a.heads : 1); ++h) {
         const std::int64_t head = one_head ? h : matrix % matrices;
         const Task task{sample, head, sample * a.heads + head};
-        for (std::int64_t query = first; query < end; query += tile) {
+        for (int query = first; query < end; query += tile) {
           Scores p = {}, ds = {};
-          this->scores_of(block, task, query, a.queries, key, keys, p, ds);
+          this->scores_of(block, task, query, queries, key, keys, p, ds);
           if (one_row)
             add_to_row(block, ds, key, to, shared);
           else
@@ -278,18 +276,17 @@ struct BiasGradient : BackwardPass<T, packs> {
   }
 
  private:
-  LACUNA_DEVICE void add_to_tile(const Block<BiasGradient>&, const Scores& ds, std::int64_t query, std::int64_t key,
-                                 float* to) const {
+  LACUNA_DEVICE void add_to_tile(const Block<BiasGradient>&, const Scores& ds, int query, int key, float* to) const {
 #pragma unroll
     for (int i = 0; i < each; ++i)
 #pragma unroll
       for (int j = 0; j < each; ++j) {
-        const std::int64_t k = key + across * j;
+        const int k = key + across * j;
         if (query + i < this->problem.queries && k < this->problem.keys)
           to[(query + i) * this->problem.bias_row + k] += ds[i][j];
       }
   }
-  LACUNA_DEVICE void add_to_row(const Block<BiasGradient>& block, const Scores& ds, std::int64_t key, float* to,
+  LACUNA_DEVICE void add_to_row(const Block<BiasGradient>& block, const Scores& ds, int key, float* to,
                                 float (&shared)[tile][tile + 4]) const {
     block.sync();  // all have read the last product
     share(block, ds, shared);

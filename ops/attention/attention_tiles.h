@@ -43,6 +43,10 @@ struct alignas(32) Tiles {  // as tensor cores read them
   Weights<T> weights;  // [queries, keys]
 };
 
+/// Blocks that a multiprocessor has at a time: as many as registers allow.
+template <class T, int packs>
+inline constexpr int tiles_together = is_half<T>&& packs == 1 ? 2 : 1;
+
 /// A thread's part of a tile of scores, and of [tile, d]: rows 4·y + i, columns 64·pack + 4·x + e.
 using Scores = float[each][each];
 template <int packs>
@@ -113,6 +117,7 @@ class TileProduct {
   /// += a [64, depth] · b [depth, 64].
   template <bool a_transposed, bool b_transposed, int a_stride, int b_stride>
   LACUNA_DEVICE void add(const T (*a)[a_stride], const T (*b)[b_stride], int depth) {
+#pragma unroll 1  // saves registers
     for (int k = 0; k < depth; k += 16)
       sums_.template add<a_transposed, b_transposed>(a_transposed ? &a[k][row_] : &a[row_][k], a_stride,
                                                      b_transposed ? &b[column_][k] : &b[k][column_], b_stride);

@@ -14,7 +14,7 @@ struct CausalSequence {
 
 template <class T, int packs>
 struct CausalPass {
-  static constexpr int threads = block_threads;
+  static constexpr int threads = block_threads, blocks_together = tiles_together<T, packs>;
   struct Shared {
     Tiles<T, packs> tiles;
   };
@@ -46,11 +46,15 @@ struct CausalPass {
   LACUNA_DEVICE void finish(const CausalSequence& s, std::int64_t head, std::int64_t query, std::int64_t key,
                             Scores& scores, Scores* slope = nullptr) const {
     const float alibi = problem.slopes == nullptr ? 0.0F : problem.slopes[head];
+    // In int, as 64 bits take twice the registers
+    const int first = static_cast<int>(s.first_query + query), first_key = static_cast<int>(key),
+              keys = static_cast<int>(s.keys), window = static_cast<int>(problem.window),
+              ahead = static_cast<int>(problem.ahead);
 #pragma unroll
     for (int i = 0; i < each; ++i)
 #pragma unroll
       for (int j = 0; j < each; ++j) {
-        const std::int64_t position = s.first_query + query + i, k = key + across * j, behind = position - k;
+        const int position = first + i, k = first_key + across * j, behind = position - k;
         float score = scores[i][j] * problem.scale;
         if (problem.soft_cap > 0) {
           const float bent = tanhf(score / problem.soft_cap);
@@ -61,8 +65,7 @@ struct CausalPass {
         }
         score += problem.rounds_alibi ? problem.scale * rounded_alibi(alibi, k) : -alibi * static_cast<float>(behind);
         score *= log2e;
-        const bool sees = query + i < s.queries && k < s.keys && behind >= -problem.ahead &&
-                          (problem.window == 0 || behind < problem.window);
+        const bool sees = position < keys && k < keys && behind >= -ahead && (window == 0 || behind < window);
         scores[i][j] = sees ? score : -INFINITY;
       }
   }

@@ -30,6 +30,7 @@ struct CausalOnDevice {
     if (!a.slopes.empty()) slopes = Tensor::from(std::span<const double>(a.slopes), {a.heads}, DType::f32, device);
   }
   cuda::CausalProblem problem(const CausalArguments& a) const {
+    constexpr std::int64_t most_keys = std::int64_t{1} << 30;  // of a sequence: kernels count them in int
     return {.heads = a.heads,
             .kv_heads = a.kv_heads,
             .head_dim = a.head_dim,
@@ -40,8 +41,8 @@ struct CausalOnDevice {
             .key_tiles = cuda::tiles_of(keys.most_rows()),
             .scale = static_cast<float>(a.scale),
             .soft_cap = static_cast<float>(a.soft_cap),
-            .window = a.window,
-            .ahead = a.ahead,
+            .window = std::min(a.window, most_keys),
+            .ahead = std::min(a.ahead, most_keys),
             .slopes = slopes.defined() ? slopes.data<const float>() : nullptr,
             .rounds_alibi = a.rounds_alibi,
             .q = rows_of(queries, a.q),

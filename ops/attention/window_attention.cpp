@@ -1,7 +1,9 @@
 #include "ops/attention/window_attention.h"
 
 #include "core/parallel.h"
+#include "core/planned_device.h"
 #include "ops/attention/attention_kernels.h"
+#include "ops/attention/window_attention_cuda.h"
 #include "ops/attention/window_attention_kernels.h"
 #include "ops/operand.h"
 
@@ -20,7 +22,7 @@ void check_parameter(std::string_view what, const Tensor& given, const Shape& sh
 }
 
 WindowArguments arguments_of(const WindowAttention& op, const Shape& qkv, DType dtype, const Tensor& table,
-                             const Tensor& pad, const Tensor& logit_scale) {
+                             const Tensor& pad, const Tensor& logit_scale, Device device) {
   expect(qkv.rank() == 3 && op.heads > 0 && op.height > 0 && op.width > 0 && qkv[1] == op.height * op.width &&
              qkv[2] % (3 * op.heads) == 0,
          "window_attention: expected qkv [B, {}·{}, 3 · {} heads · d], got {}", op.height, op.width, op.heads, qkv);
@@ -47,15 +49,16 @@ WindowArguments arguments_of(const WindowAttention& op, const Shape& qkv, DType 
                     .table = table,
                     .pad = pad,
                     .logit_scale = logit_scale};
-  // Several pairs of head and part a thread, so that threads end at about the same time.
+  // On the CPU several pairs of head and part a thread, so that threads end at about the same time.
   constexpr std::int64_t pairs_per_thread = 4;
-  a.parts = std::clamp<std::int64_t>((pairs_per_thread * threads() + a.heads - 1) / a.heads, 1,
-                                     std::max<std::int64_t>(a.images * a.windows(), 1));
+  const std::int64_t pairs = computes_on_cuda(device) ? cuda::window_pairs : pairs_per_thread * threads();
+  a.parts =
+      std::clamp<std::int64_t>((pairs + a.heads - 1) / a.heads, 1, std::max<std::int64_t>(a.images * a.windows(), 1));
   return a;
 }
 
-Tensor workspace_for(std::int64_t count, DType dtype, Device device) {
-  return Tensor::empty({threads(), count}, compute_type(dtype), device, Purpose::workspace);
+Tensor workspace_of(const Shape& shape, DType dtype, Device device) {
+  return Tensor::empty(shape, compute_type(dtype), device, Purpose::workspace);
 }
 
 template <Source from>
@@ -71,12 +74,13 @@ std::int64_t WindowAttention::macs(std::span<const Shape>, const Shape& y) const
 
 Tensor WindowAttention::forward(std::span<const Tensor> inputs) const {
   const Tensor& in = inputs[qkv];
-  WindowArguments a = arguments_of(*this, in.shape(), in.dtype(), inputs[table], inputs[pad], inputs[logit_scale]);
+  WindowArguments a =
+      arguments_of(*this, in.shape(), in.dtype(), inputs[table], inputs[pad], inputs[logit_scale], in.device());
   a.qkv = in;
   Tensor y = Tensor::empty(in.shape().with_back(a.heads * a.head_dim), in.dtype(), in.device());
   window_attention_forward(
       y.device(), a, y,
-      workspace_for(window_attention_forward_workspace(a, in.dtype(), in.device()), in.dtype(), in.device()));
+      workspace_of(window_attention_forward_workspace(a, in.dtype(), in.device()), in.dtype(), in.device()));
   return y;
 }
 
@@ -86,7 +90,7 @@ void WindowAttention::backward(const Tensor& dy, const Saved<WindowAttention>& s
   const Device device = dy.device();
   const WindowArguments whole =
       arguments_of(*this, shape, dy.dtype(), saved_parameter<input(table)>(saved), saved_parameter<input(pad)>(saved),
-                   saved_parameter<input(logit_scale)>(saved));
+                   saved_parameter<input(logit_scale)>(saved), device);
   const auto sums = [&](int wanted, std::initializer_list<std::int64_t> extents) {
     return grads.wanted(wanted) ? Tensor::zeros(extents, compute_type(dy.dtype()), device, Purpose::workspace)
                                 : Tensor();
@@ -95,10 +99,12 @@ void WindowAttention::backward(const Tensor& dy, const Saved<WindowAttention>& s
                      .pad_sums = sums(pad, {whole.parts, shape.back()}),
                      .scale_sums = sums(logit_scale, {whole.parts, heads})};
   const Tensor dqkv = grads.wanted(qkv) ? Tensor::empty(shape, dy.dtype(), device) : Tensor();
-  const Tensor workspace =
-      workspace_for(window_attention_backward_workspace(whole, dy.dtype(), dy.device()), dy.dtype(), device);
   const std::int64_t tokens = height * width;
   const std::int64_t run = std::max<std::int64_t>(packed.block_rows() / tokens, 1);  // images decoded at a time
+  WindowArguments largest = whole;
+  largest.images = std::min(whole.images, run);
+  const Tensor workspace =
+      workspace_of(window_attention_backward_workspace(largest, dy.dtype(), device), dy.dtype(), device);
   for (std::int64_t first = 0; first < whole.images; first += run) {
     const std::int64_t last = std::min(whole.images, first + run);
     WindowArguments a = whole;

@@ -4,6 +4,7 @@
 #include "core/parallel.h"
 #include "core/planned_device.h"
 #include "ops/attention/attention_factors.h"
+#include "ops/attention/window_attention_cuda.h"
 
 #include <algorithm>
 #include <cmath>
@@ -473,15 +474,18 @@ const RegisterKernel cpu_sum_table{window_attention_sum_table, DeviceKind::cpu, 
 
 }  // namespace
 
-std::int64_t window_attention_forward_workspace(const WindowArguments& a, DType dtype, Device device) {
-  if (computes_on_cuda(device)) return 0;
-  return with_token_types(a, dtype,
-                          [&]<class T, class Token>(Type<T>, Type<Token>) { return Forward<T, Token>(a).workspace(); });
+Shape window_attention_forward_workspace(const WindowArguments& a, DType dtype, Device device) {
+  if (computes_on_cuda(device)) return {0};
+  return with_token_types(a, dtype, [&]<class T, class Token>(Type<T>, Type<Token>) {
+    return Shape{threads(), Forward<T, Token>(a).workspace()};
+  });
 }
-std::int64_t window_attention_backward_workspace(const WindowArguments& a, DType dtype, Device device) {
-  if (computes_on_cuda(device)) return 0;
-  return with_token_types(
-      a, dtype, [&]<class T, class Token>(Type<T>, Type<Token>) { return Backward<T, Token>(a, {}).workspace(); });
+Shape window_attention_backward_workspace(const WindowArguments& a, DType dtype, Device device) {
+  if (computes_on_cuda(device))
+    return {2, a.window() > cuda::most_tile_tokens ? a.images * a.windows() * a.heads : 0, a.window()};
+  return with_token_types(a, dtype, [&]<class T, class Token>(Type<T>, Type<Token>) {
+    return Shape{threads(), Backward<T, Token>(a, {}).workspace()};
+  });
 }
 
 }  // namespace lacuna

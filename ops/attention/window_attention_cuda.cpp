@@ -41,9 +41,7 @@ const RegisterKernel cuda_forward{
 
 const RegisterKernel cuda_backward{
     window_attention_backward, DeviceKind::cuda,
-    [](const WindowArguments& a, const Tensor& dy, const WindowGradients& to, const Tensor&) {
-      const Tensor statistics =
-          Tensor::empty({2, a.images * a.windows() * a.heads, a.window()}, DType::f32, dy.device(), Purpose::workspace);
+    [](const WindowArguments& a, const Tensor& dy, const WindowGradients& to, const Tensor& statistics) {
       cuda::window_attention_backward(stream_of(dy.device()), dy.dtype(), problem_of(a),
                                       {.dy = dy.data<const std::byte>(),
                                        .qkv = to.qkv.defined() ? to.qkv.raw() : nullptr,

@@ -9,8 +9,10 @@
 
 namespace lacuna::cuda {
 
-/// Tokens of the largest window.
-inline constexpr std::int64_t most_window_tokens = 1024;
+/// Tokens of the largest window, and of the largest one whose backward needs no statistics.
+inline constexpr std::int64_t most_window_tokens = 1024, most_tile_tokens = 64;
+/// Pairs of a head and a part that keep a GPU busy.
+inline constexpr std::int64_t window_pairs = 1024;
 
 /// As WindowArguments (ops/attention/window_attention_kernels.h), on the device.
 struct WindowProblem {
@@ -37,7 +39,7 @@ struct WindowGradientPointers {
   float* table_sums;  // [parts, heads, table_rows], added to
   float* pad_sums;    // [parts, 3 · heads · head_dim], added to
   float* scale_sums;  // [parts, heads], added to
-  float* statistics;  // [2, images · windows · heads, window]
+  float* statistics;  // [2, images · windows · heads, window], of larger windows than most_tile_tokens
 };
 
 /// y: rows [images · height · width, heads · head_dim]. `type`: of qkv and y.

@@ -37,11 +37,12 @@ struct WindowGradients {
   Tensor scale_sums{};  // [parts, heads], of logit_scale
 };
 
-/// Elements of the compute type that one thread of the CPU works in; none on cuda.
-std::int64_t window_attention_forward_workspace(const WindowArguments& a, DType dtype, Device device);
-std::int64_t window_attention_backward_workspace(const WindowArguments& a, DType dtype, Device device);
+/// Workspaces in the compute type. On the CPU [threads, C]; on cuda none in forward and in backward the rows' sums, [2,
+/// images · windows · heads, window], where a window is more than one tile.
+Shape window_attention_forward_workspace(const WindowArguments& a, DType dtype, Device device);
+Shape window_attention_backward_workspace(const WindowArguments& a, DType dtype, Device device);
 
-/// y: rows [images · height · width, heads · head_dim]; workspace [threads, C].
+/// y: rows [images · height · width, heads · head_dim].
 inline constinit Kernel<void(const WindowArguments& a, const Tensor& y, const Tensor& workspace)>
     window_attention_forward{"window_attention forward"};
 inline constinit Kernel<void(const WindowArguments& a, const Tensor& dy, const WindowGradients& to,

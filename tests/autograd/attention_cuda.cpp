@@ -4,6 +4,7 @@
 #include "core/planned_device.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/causal_attention.h"
+#include "ops/attention/window_attention.h"
 #include "ops/products/linear.h"
 #include "tests/autograd/graphs.h"
 
@@ -59,6 +60,27 @@ Step step(Device device, MemoryPolicy& policy, bool is_causal, bool trains = tru
   return result;
 }
 
+/// The peak of window attention over 3 images of 24 x 24 tokens, 2 heads of 8.
+std::int64_t window_peak(Device device, MemoryPolicy& policy, std::int64_t window, DType dtype) {
+  const WindowAttention op{.heads = 2, .height = 24, .width = 24, .window_height = window, .window_width = window};
+  const Variable qkv(test_values({3, 24 * 24, 48}, 1, dtype).to(device), true, "qkv"),
+      table(test_values({(2 * window - 1) * (2 * window - 1), 2}, 2, DType::f32).to(device), true, "table"),
+      scale(test_values({2}, 3, DType::f32).to(device), true, "scale");
+  Ledger& account = ledger(device);
+  account.reset_peak();
+  const std::int64_t before = account.total();
+  Tape tape(policy);
+  {
+    const Recording recording(tape);
+    Variable y = apply(op, qkv, table, Variable(), scale);
+    const Tensor dy = test_values(y.shape(), 4, dtype).to(device);
+    std::vector<std::pair<Variable, Tensor>> losses;
+    losses.emplace_back(std::move(y), dy);
+    tape.backward(std::move(losses));
+  }
+  return account.peak() - before;
+}
+
 }  // namespace
 
 TEST_CASE("cuda: attention keeps its log sums, and no policy that keeps values, nor a frozen layer, changes bits") {
@@ -86,6 +108,18 @@ TEST_CASE("cuda: a plan counts what attention keeps and works in") {
       CHECK(planned.sums == there.sums);
       CHECK(planned.peak == there.peak);
     }
+}
+
+TEST_CASE("cuda: a plan counts what attention within windows of one tile and of several works in") {
+  for (const std::int64_t window : {7, 12})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const char* const name : {"keep", "exact"}) {
+        CAPTURE(window);
+        CAPTURE(name_of(dtype));
+        const std::int64_t taken = window_peak(Device::cuda, policy(name), window, dtype);
+        const PlannedDeviceScope scope(DeviceKind::cuda);
+        CHECK(window_peak(Device::meta, policy(name), window, dtype) == taken);
+      }
 }
 
 }  // namespace lacuna

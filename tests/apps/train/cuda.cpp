@@ -27,6 +27,12 @@ constexpr std::string_view swin =
     "data: {name: shapes, train_size: 35, val_size: 10}\n"
     "train: {epochs: 3, batch_size: 8, threads: 1}\n"
     "optimizer: {name: adamw, lr: 1e-3}\n";
+constexpr std::string_view swin_of_windows_of_12 =
+    "model: {name: swin, image_size: 48, patch_size: 2, embed_dim: 16, depths: [2, 1], num_heads: [2, 4],\n"
+    "        window_size: 12}\n"
+    "data: {name: shapes, train_size: 4, val_size: 2}\n"
+    "train: {epochs: 1, batch_size: 2, threads: 1}\n"
+    "optimizer: {name: adamw, lr: 1e-3}\n";
 constexpr std::string_view vit_of_heads_of_8 =
     "model: {name: vit, image_size: 128, patch_size: 4, embed_dim: 16, depth: 1, num_heads: 2}\n"
     "data: {name: shapes, train_size: 4, val_size: 2}\n"
@@ -109,6 +115,8 @@ TEST_CASE("cuda: a plan's bytes are those of a step there") {
   std::vector<Case> cases{{vit_of_heads_of_8, "{policy: exact}", "bf16"}};  // cuDNN's attention, which has its own rule
   for (const char* const memory : {"{policy: exact}", "{policy: fixed, bits: 4}"})  // with dropout, over packed texts
     for (const char* const precision : {"bf16", "f32"}) cases.push_back({bert, memory, precision});
+  for (const char* const memory : {"{policy: keep}", "{policy: exact}"})
+    for (const char* const precision : {"bf16", "f32"}) cases.push_back({swin_of_windows_of_12, memory, precision});
   for (const std::string_view configuration : {vit, resnet, swin})
     for (const char* const memory :
          {"{policy: exact}", "{policy: mesa}", "{policy: exact, offload: host, offload_buffer: 20KiB}"})

@@ -89,12 +89,11 @@ struct Bert::Embeddings final : Module {
   /// tokens and token_types of T elements, the latter undefined for all 0, to [1, T, C].
   Variable forward(Variable tokens, Variable token_types, const SequencesPtr& sequences) const {
     const Scope scope(*this);
-    const std::int64_t rows = sequences->rows();
-    std::vector<std::int64_t> places;  // rows of the table of positions
+    const std::int64_t rows = sequences->rows(), last = positions.shape()[0] - 1;  // padding may be beyond it
+    std::vector<std::int64_t> places;                                              // rows of the table of positions
     for (std::int64_t i = 0; i < sequences->count(); ++i)
       for (std::int64_t row = sequences->begin(i); row < sequences->end(i); ++row)
-        places.push_back(first_position +  // padding may be beyond the table
-                         std::min(row - sequences->begin(i), sequences->longest() - 1));
+        places.push_back(std::min(first_position + row - sequences->begin(i), last));
     const Device device = context().device;
     Variable x = look_up(words, std::move(tokens), {}, padding);
     if (types) {

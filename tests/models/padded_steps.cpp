@@ -53,12 +53,13 @@ struct Outcome {
   std::vector<std::int64_t> held{};  // bytes of captured steps after each step
 };
 
-Outcome train(const std::string& family, DType dtype, bool graph, const Numbers& rows_of_steps,
-              std::int64_t parts = 1) {
-  std::vector<HyperParameter> sizes{{"vocab_size", std::int64_t{120}},       {"hidden_size", std::int64_t{24}},
-                                    {"num_hidden_layers", std::int64_t{2}},  {"num_attention_heads", std::int64_t{3}},
-                                    {"intermediate_size", std::int64_t{40}}, {"max_position_embeddings", std::int64_t{18}},
-                                    {"num_classes", std::int64_t{3}},        {"head", "classification"}};
+Outcome train(const std::string& family, DType dtype, bool graph, const Numbers& rows_of_steps, std::int64_t parts = 1,
+              const std::string& policy_name = "exact") {
+  std::vector<HyperParameter> sizes{
+      {"vocab_size", std::int64_t{120}},       {"hidden_size", std::int64_t{24}},
+      {"num_hidden_layers", std::int64_t{2}},  {"num_attention_heads", std::int64_t{3}},
+      {"intermediate_size", std::int64_t{40}}, {"max_position_embeddings", std::int64_t{18}},
+      {"num_classes", std::int64_t{3}},        {"head", "classification"}};
   if (family == "modernbert") {
     sizes.push_back({"pad_token_id", std::int64_t{0}});
     sizes.push_back({"local_attention", std::int64_t{4}});
@@ -66,7 +67,7 @@ Outcome train(const std::string& family, DType dtype, bool graph, const Numbers&
   const std::unique_ptr<Model> model = build_model(family, sizes, {.device = Device::cuda, .dtype = dtype});
   const std::unique_ptr<Task> task = make_task("classification", {}, *model);
   const auto optimizer = make_optimizer("adamw", {}, *model);
-  const auto policy = make_policy("exact");
+  const auto policy = make_policy(policy_name);
   Trainer trainer({*model, *optimizer, *policy, nullptr}, *task, {.graph = graph});
   Outcome outcome;
   for (std::size_t i = 0; i < rows_of_steps.size(); ++i) {
@@ -97,6 +98,13 @@ TEST_CASE("cuda: steps on padded texts are captured at each padded length, with 
       CHECK(replayed.held.back() < 2 * replayed.held[4]);  // they share their memory
     }
   CHECK(allocator(Device::cuda).pool_bytes() == 0);
+}
+
+TEST_CASE("cuda: captured steps quantize padding as others do") {
+  const Numbers rows(5, 12);
+  for (const std::string family : {"bert", "modernbert"})
+    CHECK(train(family, DType::f32, true, rows, 1, "fixed").numbers ==
+          train(family, DType::f32, false, rows, 1, "fixed").numbers);
 }
 
 TEST_CASE("cuda: padded texts in micro-batches are captured with the bits of others") {

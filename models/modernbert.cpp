@@ -11,7 +11,6 @@
 #include "ops/shapes/embedding.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 namespace lacuna {
@@ -240,21 +239,13 @@ bool ModernBert::reads_first_tokens() const {
 
 ModernBert::Layout ModernBert::layout_of(SequencesPtr sequences) {
   // With padding as far as that goes: a step that is captured knows no shorter length, and makes no table.
-  const std::int64_t longest = sequences->longest(),
-                     most = sequences->has_padding() ? sequences->rows() / sequences->count() : longest;
-  if (!global_table_ || global_table_->cos.shape()[0] < most) {
-    // A table of a power of two of rows, so that few are made while sequences grow.
-    const auto rows = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(most)));
-    const auto table = [&](double theta) {
-      return make_rotary_table(
-          rotary_frequencies(options_.hidden_size / options_.heads, theta, options_.positions, longest), rows,
-          context().device);
-    };
-    global_table_ = table(options_.global_theta);
-    local_table_ = table(options_.local_theta);
-  }
+  const std::int64_t most = sequences->has_padding() ? sequences->rows() / sequences->count() : sequences->longest();
+  const auto table = [&](double theta) {
+    return tables_.find(rotary_frequencies(options_.hidden_size / options_.heads, theta, options_.positions, most),
+                        most, context().device);
+  };
   SequencesPtr firsts = one_token_each(*sequences);
-  return {std::move(sequences), std::move(firsts), global_table_, local_table_};
+  return {std::move(sequences), std::move(firsts), table(options_.global_theta), table(options_.local_theta)};
 }
 
 Variable ModernBert::encode(Variable tokens, const Layout& layout) const {

@@ -65,7 +65,7 @@ class ModernBert final : public Model {
   nn::Dropout head_dropout_;
   std::optional<nn::Linear> classifier_;
   std::optional<Parameter> decoder_bias_;
-  RotaryTablePtr global_table_, local_table_;  // made for the longest sequence so far
+  RotaryTables tables_;
 };
 
 }  // namespace lacuna

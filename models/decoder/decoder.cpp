@@ -12,7 +12,6 @@
 #include "ops/shapes/embedding.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 namespace lacuna {
@@ -302,22 +301,12 @@ Decoder::Layout Decoder::layout_of(const SequencesPtr& sequences, KeyValueCache*
     reject("a sequence of {} tokens: the model has {} positions; data.max_length cuts longer texts", longest,
            options_.positions_count);
   if (options_.positions != DecoderOptions::Positions::rotary) return layout;
-  const auto frequencies =
-      rotary_frequencies(options_.rotated(), options_.rope_theta, options_.positions_count, longest, options_.scaling);
-  // A table of a power of two of rows, so that few are made while sequences grow.
-  const auto rows = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(longest)));
-  const bool fits = table_ && table_->cos.shape()[0] >= longest && frequencies.inverse == frequencies_.inverse;
-  if (!fits) {
-    table_ = make_rotary_table(frequencies, rows, context().device);
-    local_table_ = options_.rope_local_theta == 0
-                       ? table_
-                       : make_rotary_table(rotary_frequencies(options_.rotated(), options_.rope_local_theta,
-                                                              options_.positions_count, longest),
-                                           rows, context().device);
-    frequencies_ = frequencies;
-  }
-  layout.table = table_;
-  layout.local_table = local_table_;
+  const auto table = [&](double theta, const RotaryScaling& scaling) {
+    return tables_.find(rotary_frequencies(options_.rotated(), theta, options_.positions_count, longest, scaling),
+                        longest, context().device);
+  };
+  layout.table = table(options_.rope_theta, options_.scaling);
+  layout.local_table = options_.rope_local_theta == 0 ? layout.table : table(options_.rope_local_theta, {});
   return layout;
 }
 

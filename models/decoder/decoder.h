@@ -54,8 +54,7 @@ class Decoder final : public LanguageModel {
   std::vector<std::unique_ptr<Layer>> layers_;
   std::unique_ptr<Norm> norm_;
   std::optional<Parameter> head_, head_bias_;
-  RotaryTablePtr table_, local_table_;  // of layers without and with a window; made for the longest sequence so far
-  RotaryFrequencies frequencies_;       // of table_
+  RotaryTables tables_;
 };
 
 }  // namespace lacuna

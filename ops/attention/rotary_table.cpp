@@ -3,6 +3,7 @@
 #include "core/error.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -112,6 +113,15 @@ RotaryTablePtr make_rotary_table(const RotaryFrequencies& frequencies, std::int6
   table.cos.copy_from(Tensor::from(std::span<const float>(cosines), {positions, n}));
   table.sin.copy_from(Tensor::from(std::span<const float>(sines), {positions, n}));
   return std::make_shared<const RotaryTable>(std::move(table));
+}
+
+RotaryTablePtr RotaryTables::find(const RotaryFrequencies& frequencies, std::int64_t positions, Device device) {
+  for (const Made& one : made_)
+    if (one.frequencies == frequencies && one.table->cos.shape()[0] >= positions) return one.table;
+  // A power of two of rows, so that few tables are made while sequences grow: together less than twice the largest.
+  const auto rows = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(positions)));
+  made_.push_back({frequencies, make_rotary_table(frequencies, rows, device)});
+  return made_.back().table;
 }
 
 }  // namespace lacuna

@@ -27,6 +27,7 @@ struct RotaryScaling {
 struct RotaryFrequencies {
   std::vector<double> inverse;  // [n] radians a position
   double attention_factor = 1;  // of cos and sin
+  bool operator==(const RotaryFrequencies&) const = default;
 };
 
 /// The frequencies theta^(-2 i / dimensions), i < ceil(dimensions / 2), scaled as transformers does it. dimensions: of
@@ -41,5 +42,19 @@ struct RotaryTable {
 };
 using RotaryTablePtr = std::shared_ptr<const RotaryTable>;
 RotaryTablePtr make_rotary_table(const RotaryFrequencies& frequencies, std::int64_t positions, Device device);
+
+/// The tables of a model. A table stays once it is made, since captured steps read it at each replay.
+class RotaryTables {
+ public:
+  /// A table of `positions` or more.
+  RotaryTablePtr find(const RotaryFrequencies& frequencies, std::int64_t positions, Device device);
+
+ private:
+  struct Made {
+    RotaryFrequencies frequencies;
+    RotaryTablePtr table;
+  };
+  std::vector<Made> made_;
+};
 
 }  // namespace lacuna

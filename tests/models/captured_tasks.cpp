@@ -10,8 +10,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +31,7 @@ struct Learner {
   std::unique_ptr<Task> task;
   std::function<Batch(std::int64_t step)> batch;
   std::vector<GroupRule> rules{};
+  std::int64_t steps = 5, queued = 2;
 };
 
 Tensor whole_numbers(const Shape& shape, std::uint64_t seed, std::uint32_t below) {
@@ -58,25 +61,44 @@ Batch images_of(std::int64_t step) {
   return batch;
 }
 
-Learner language_model() {
+/// Windows of a text: other tokens in each step, all of which count.
+Batch windows_of(std::int64_t step, std::int64_t rows) {
+  Batch batch;
+  batch.samples = samples;
+  const Tensor tokens = whole_numbers({samples * rows}, seed_of(step), 23);
+  batch.set("offsets", Tensor::from(std::vector<std::int64_t>{0, rows, 2 * rows, 3 * rows, 4 * rows}, {samples + 1}));
+  batch.set_packed("tokens", tokens, "offsets");
+  batch.set_packed("labels", tokens.clone(), "offsets");
+  return batch;
+}
+
+Learner language_model(const std::vector<HyperParameter>& of_positions = {}) {
   Learner all;
-  all.model = build({"decoder",
-                     {{"vocab_size", whole(23)},
-                      {"hidden_size", whole(16)},
-                      {"intermediate_size", whole(24)},
-                      {"num_hidden_layers", whole(2)},
-                      {"num_attention_heads", whole(2)},
-                      {"max_position_embeddings", whole(16)}}});
+  Description decoder{"decoder",
+                      {{"vocab_size", whole(23)},
+                       {"hidden_size", whole(16)},
+                       {"intermediate_size", whole(24)},
+                       {"num_hidden_layers", whole(2)},
+                       {"num_attention_heads", whole(2)},
+                       {"max_position_embeddings", whole(16)}}};
+  std::ranges::copy(of_positions, std::back_inserter(decoder.hyper_parameters));
+  all.model = build(decoder);
   all.task = make_task("causal_lm", {}, *all.model);
-  all.batch = [](std::int64_t step) {  // windows of a text: other tokens, all of which count
-    Batch batch;
-    batch.samples = samples;
-    const Tensor tokens = whole_numbers({samples * 6}, seed_of(step), 23);
-    batch.set("offsets", Tensor::from(std::vector<std::int64_t>{0, 6, 12, 18, 24}, {samples + 1}));
-    batch.set_packed("tokens", tokens, "offsets");
-    batch.set_packed("labels", tokens.clone(), "offsets");
-    return batch;
-  };
+  all.batch = [](std::int64_t step) { return windows_of(step, 6); };
+  return all;
+}
+
+/// Windows of lengths up to and beyond those of the short factors.
+Learner long_texts() {
+  const auto factors = [](double first) { return Tree(std::vector(4, Tree(first))); };
+  Learner all = language_model({{"rope_scaling", std::string("longrope")},
+                                {"rope_original_positions", whole(8)},
+                                {"rope_short_factor", factors(1)},
+                                {"rope_long_factor", factors(4)}});
+  const std::vector<std::int64_t> rows{10, 10, 12, 12, 6, 6, 6, 12, 10, 6, 10, 6, 12, 6};
+  all.steps = std::ssize(rows);
+  all.queued = 6;
+  all.batch = [rows](std::int64_t step) { return windows_of(step, rows[static_cast<std::size_t>(step)]); };
   return all;
 }
 
@@ -190,7 +212,7 @@ Outcome train(const Learner& of, bool graph) {
   const auto policy = make_policy("exact");
   Trainer trainer({*of.model, *optimizer, *policy, nullptr}, *of.task, {.graph = graph});
   Outcome outcome;
-  for (std::int64_t step = 0; step < 5; ++step) {
+  for (std::int64_t step = 0; step < of.steps; ++step) {
     const StepResult done = trainer.step({of.batch(step)}, step, 0.01);
     outcome.replayed += trainer.captured_bytes() > 0 ? 1 : 0;
     outcome.numbers.insert(outcome.numbers.end(), {done.loss, done.gradient_norm});
@@ -202,15 +224,21 @@ Outcome train(const Learner& of, bool graph) {
 }
 
 void check_captured(const std::function<Learner()>& make) {
-  const Outcome replayed = train(make(), true), usual = train(make(), false);
-  CHECK(replayed.replayed == 3);
+  const Learner of = make();
+  const Outcome replayed = train(of, true), usual = train(make(), false);
+  CHECK(replayed.replayed == of.steps - of.queued);
   CHECK(usual.replayed == 0);
   CHECK(replayed.numbers == usual.numbers);
 }
 
 }  // namespace
 
-TEST_CASE("cuda: captured steps of a language model have the bits of others") { check_captured(language_model); }
+TEST_CASE("cuda: captured steps of a language model have the bits of others") {
+  check_captured([] { return language_model(); });
+}
+TEST_CASE("cuda: captured steps of a language model keep their angles, whatever lengths come between") {
+  check_captured(long_texts);
+}
 TEST_CASE("cuda: captured steps of preferences have the bits of others") { check_captured(of_preferences); }
 TEST_CASE("cuda: captured steps of a segmenter have the bits of others, and refuse masks of other classes") {
   check_captured(segmenter);

@@ -25,7 +25,7 @@ class Verify {
         ->capture_default_str();
     app.add_option("--tolerance", tolerance_, "largest difference relative to a tensor's largest magnitude")
         ->capture_default_str()
-        ->check(CLI::Range(reference_tolerance, 1.0));
+        ->check(CLI::Range(reference_tolerance_f64, 1.0));
     report_.declare(app);
   }
 

@@ -127,10 +127,10 @@ class FasterRcnn final : public PyramidDetector {
   };
   /// Proposals that losses are computed of.
   struct Samples {
-    std::vector<Tensor> boxes;                        // f32 [R, 4] of each image
-    std::vector<std::int64_t> labels, offsets{0};     // of all images, 0: background; where each image begins
-    std::vector<std::int64_t> rows;                   // of bbox_pred's outputs [ΣR · classes, 4] for the true boxes
-    std::vector<float> true_boxes, boxes_of_objects;  // [rows, 4] each
+    RowList true_boxes, boxes_of_objects;            // [rows, 4] each
+    std::vector<Tensor> boxes{};                     // [R, 4] of each image
+    std::vector<std::int64_t> labels{}, offsets{0};  // of all images, 0: background; where each image begins
+    std::vector<std::int64_t> rows{};                // of bbox_pred's outputs [ΣR · classes, 4] for the true boxes
   };
 
   std::int64_t anchors_of_place() const { return options_.anchors_of_place(); }
@@ -151,7 +151,7 @@ class FasterRcnn final : public PyramidDetector {
                         first + sizes.back().height * sizes.back().width * anchors_of_place()});
     }
     const Tensor anchors =
-        make_anchors({size.height, size.width}, sizes, anchor_shapes(options_.anchor_sizes, pyramid_maps));
+        make_anchors({size.height, size.width}, sizes, anchor_shapes(options_.anchor_sizes, pyramid_maps), box_type());
     const std::vector<Tensor> proposals = propose(levels, anchors, size, count);
     Outputs outputs;
     if (!truth.empty()) {
@@ -176,7 +176,7 @@ class FasterRcnn final : public PyramidDetector {
     return outputs;
   }
 
-  /// The proposals of each image, f32 [P, 4] with P > 0. No gradient goes through them.
+  /// The proposals of each image, [P, 4] with P > 0. No gradient goes through them.
   std::vector<Tensor> propose(const std::vector<Level>& levels, const Tensor& anchors, ImageSize size,
                               std::int64_t images) const {
     const ProposalRule rule{
@@ -186,7 +186,7 @@ class FasterRcnn final : public PyramidDetector {
     if (context().device == Device::meta) {
       std::int64_t candidates = 0;
       for (const Level& level : levels) candidates += std::min(rule.of_map, level.end - level.first);
-      const Tensor boxes = Tensor::zeros({std::min(candidates, rule.of_image), 4}, DType::f32, Device::cpu);
+      const Tensor boxes = Tensor::zeros({std::min(candidates, rule.of_image), 4}, box_type(), Device::cpu);
       return std::vector<Tensor>(static_cast<std::size_t>(images), boxes);
     }
     std::vector<MapProposals> maps;
@@ -220,7 +220,7 @@ class FasterRcnn final : public PyramidDetector {
     for (const Level& level : levels) {
       const std::int64_t count = level.end - level.first;
       std::vector<std::int64_t> drawn_rows, labels, rows;
-      std::vector<float> boxes, own;  // of each of `rows`: the true box and the anchor
+      RowList boxes(box_type(), 4), own(box_type(), 4);  // of each of `rows`: the true box and the anchor
       for (std::size_t n = 0; n < truth.size(); ++n)
         for (std::int64_t a = level.first; a < level.end; ++a) {
           const std::int64_t match = matches[n][static_cast<std::size_t>(a)],
@@ -230,13 +230,13 @@ class FasterRcnn final : public PyramidDetector {
           labels.push_back(std::min<std::int64_t>(match, 0));
           if (match < 0) continue;
           rows.push_back(row);
-          append_box(truth[n].boxes, match, boxes);
-          append_box(anchors, a, own);
+          boxes.add(truth[n].boxes, match);
+          own.add(anchors, a);
         }
       Variable loss = objectness_loss(level.logits, std::move(drawn_rows), std::move(labels), weight);
       objectness = objectness.defined() ? std::move(objectness) + std::move(loss) : std::move(loss);
       loss = box_loss(level.codes.reshape({level.codes.shape().count() / 4, 4}), rows,
-                      proposal_coding.encode(as_boxes(boxes), as_boxes(own)), weight);
+                      proposal_coding.encode(boxes.tensor(), own.tensor()), weight);
       regression = regression.defined() ? std::move(regression) + std::move(loss) : std::move(loss);
     }
     outputs.set("loss_objectness", std::move(objectness));
@@ -261,25 +261,25 @@ class FasterRcnn final : public PyramidDetector {
   /// Proposals and true boxes, balanced.
   Samples draw_samples(const std::vector<Tensor>& proposals, const std::vector<TrueObjects>& truth) const {
     const RandomStream draws = random_stream("roi_heads.fg_bg_sampler");
-    Samples samples;
+    Samples samples{RowList(box_type(), 4), RowList(box_type(), 4)};
     for (std::size_t n = 0; n < truth.size(); ++n) {
       const Tensor all = rows_of(std::array{proposals[n], truth[n].boxes});
       const std::vector<std::int64_t> matches =
           match_anchors(all, truth[n].boxes, {.background_below = 0.5, .object_from = 0.5, .best_anchors = false});
-      std::vector<float> boxes;
+      RowList boxes(box_type(), 4);
       for (const std::int64_t p :
            draw_balanced(matches, options_.box_batch_size_per_image, options_.box_positive_fraction, draws, n)) {
-        append_box(all, p, boxes);
+        boxes.add(all, p);
         const std::int64_t match = matches[static_cast<std::size_t>(p)];
         const std::int64_t label = match < 0 ? 0 : truth[n].labels[static_cast<std::size_t>(match)] + 1;
         if (match >= 0) {
           samples.rows.push_back(std::ssize(samples.labels) * outputs_of_class() + label);
-          append_box(truth[n].boxes, match, samples.true_boxes);
-          append_box(all, p, samples.boxes_of_objects);
+          samples.true_boxes.add(truth[n].boxes, match);
+          samples.boxes_of_objects.add(all, p);
         }
         samples.labels.push_back(label);
       }
-      samples.boxes.push_back(as_boxes(boxes));
+      samples.boxes.push_back(boxes.tensor());
       samples.offsets.push_back(std::ssize(samples.labels));
     }
     return samples;
@@ -293,16 +293,15 @@ class FasterRcnn final : public PyramidDetector {
       op.scales.push_back(
           std::exp2(std::round(std::log2(static_cast<double>(map.shape()[1]) / static_cast<double>(size.height)))));
     }
-    const auto finest = static_cast<float>(-std::log2(op.scales.front())),
-               coarsest = static_cast<float>(-std::log2(op.scales.back()));
+    const double finest = -std::log2(op.scales.front()), coarsest = -std::log2(op.scales.back());
     std::vector<std::int64_t> places;  // [R, 2]: map and image
     for (std::size_t n = 0; n < boxes.size(); ++n)
       for (std::int64_t r = 0; r < boxes[n].shape()[0]; ++r) {
-        places.push_back(static_cast<std::int64_t>(map_of_box(boxes[n].data<const float>() + 4 * r, finest, coarsest)));
+        places.push_back(map_of_box(boxes[n], r, finest, coarsest));
         places.push_back(static_cast<std::int64_t>(n));
       }
     const Tensor all = rows_of(boxes);
-    std::vector<Variable> inputs{constant(all.to(target_type())), whole(places).reshape({all.shape()[0], 2})};
+    std::vector<Variable> inputs{constant(all), whole(places).reshape({all.shape()[0], 2})};
     inputs.insert(inputs.end(), maps.begin(), maps.end());
     return box_head_.forward(record(std::make_shared<const Bound<RoiAlign>>(std::move(op)), inputs).outputs.front());
   }
@@ -312,49 +311,45 @@ class FasterRcnn final : public PyramidDetector {
     outputs.set("loss_classifier", cross_entropy(said.logits, whole(samples.labels)));
     outputs.set("loss_box_reg",
                 box_loss(said.codes.reshape({count * outputs_of_class(), 4}), samples.rows,
-                         object_coding.encode(as_boxes(samples.true_boxes), as_boxes(samples.boxes_of_objects)),
+                         object_coding.encode(samples.true_boxes.tensor(), samples.boxes_of_objects.tensor()),
                          1 / static_cast<double>(count)));
   }
 
   Variable box_loss(Variable codes, const std::vector<std::int64_t>& rows, const Tensor& targets, double weight) const {
     const Shape shape = codes.shape();
-    return apply(RowSmoothL1{.shape = shape, .beta = smooth_l1_beta}, std::move(codes), whole(rows),
-                 constant(targets.to(target_type())), weights(std::ssize(rows), weight));
+    return apply(RowSmoothL1{.shape = shape, .beta = smooth_l1_beta}, std::move(codes), whole(rows), constant(targets),
+                 weights(std::ssize(rows), weight));
   }
 
   std::vector<FoundObjects> find(const BoxHead::Result& said, const std::vector<Tensor>& proposals,
                                  ImageSize size) const {
-    constexpr float least_side = 1e-2F;
-    const FoundObjects none{as_boxes({}), Tensor::empty({0}, DType::f32, Device::cpu)};
-    std::vector<FoundObjects> found(proposals.size(), none);
+    constexpr double least_side = 1e-2;
+    std::vector<FoundObjects> found(proposals.size(), {Tensor::empty({0, 4}, box_type(), Device::cpu),
+                                                       Tensor::empty({0}, box_type(), Device::cpu)});
     if (context().device == Device::meta) return found;
     const Tensor scores = on_host(softmax(said.logits.detach())), codes = on_host(said.codes);
     const std::int64_t width = outputs_of_class();
     std::int64_t row = 0;
     for (std::size_t n = 0; n < proposals.size(); ++n) {
-      std::vector<float> own, from, kept;  // codes and proposals, and scores
+      RowList own(box_type(), 4), from(box_type(), 4), kept(box_type(), 1);  // codes and proposals, and scores
       std::vector<std::int64_t> labels;
-      for (std::int64_t p = 0; p < proposals[n].shape()[0]; ++p, ++row)
-        for (std::int64_t k = 1; k < width; ++k) {
-          const float score = scores.data<const float>()[row * width + k];
-          if (!(score > static_cast<float>(options_.score_thresh))) continue;
-          append_box(codes, row * width + k, own);
-          append_box(proposals[n], p, from);
-          kept.push_back(score);
-          labels.push_back(k - 1);
+      for (std::int64_t p = 0; p < proposals[n].shape()[0]; ++p, row += width)
+        for (const std::int64_t k : best_scores(scores, {row + 1, width - 1}, options_.score_thresh, width)) {
+          own.add(codes, row + 1 + k);
+          from.add(proposals[n], p);
+          kept.add(scores, row + 1 + k);
+          labels.push_back(k);
         }
-      const Tensor boxes = object_coding.decode(as_boxes(own), as_boxes(from));
-      std::vector<float> large, large_scores;
+      const Tensor boxes = object_coding.decode(own.tensor(), from.tensor()), all_scores = kept.tensor();
+      RowList large(box_type(), 4), large_scores(box_type(), 1);
       std::vector<std::int64_t> large_labels;
       for (const std::int64_t k : clip_boxes(boxes, size, least_side)) {
-        append_box(boxes, k, large);
-        large_scores.push_back(kept[static_cast<std::size_t>(k)]);
+        large.add(boxes, k);
+        large_scores.add(all_scores, k);
         large_labels.push_back(labels[static_cast<std::size_t>(k)]);
       }
-      const auto count = std::ssize(large_labels);
-      found[n] =
-          best_objects({as_boxes(large), Tensor::from(std::span<const float>(large_scores), {count}), large_labels},
-                       size, options_.nms_thresh, options_.detections_per_img);
+      found[n] = best_objects({large.tensor(), large_scores.tensor(), large_labels}, size, options_.nms_thresh,
+                              options_.detections_per_img);
     }
     return found;
   }
@@ -363,9 +358,9 @@ class FasterRcnn final : public PyramidDetector {
     return constant(Tensor::from(std::span<const std::int64_t>(values), {std::ssize(values)}));
   }
   Variable weights(std::int64_t rows, double weight) const {
-    return constant(Tensor::full({rows}, weight, target_type(), Device::cpu));
+    return constant(Tensor::full({rows}, weight, box_type(), Device::cpu));
   }
-  static Tensor on_host(const Variable& x) { return x.tensor().to(Device::cpu).to(DType::f32); }
+  Tensor on_host(const Variable& x) const { return x.tensor().to(Device::cpu).to(box_type()); }
 
   FasterRcnnOptions options_;
   FeaturePyramid pyramid_;

@@ -27,38 +27,41 @@ void draw(std::vector<std::int64_t>& numbers, std::int64_t most, const RandomStr
 
 Tensor best_proposals(std::span<const MapProposals> maps, std::int64_t image, ImageSize size,
                       const ProposalRule& rule) {
-  constexpr float least_side = 1e-3F;
-  std::vector<float> codes, anchors, scores;
+  constexpr double least_side = 1e-3;
+  const DType type = maps.front().anchors.dtype();
+  RowList codes(type, 4), anchors(type, 4), logits(type, 1);
   std::vector<std::int64_t> of_maps;
   for (std::size_t m = 0; m < maps.size(); ++m) {
     const std::int64_t count = maps[m].anchors.shape()[0], first = image * count;
-    const float* const own = maps[m].logits.data<const float>() + first;
-    for (const std::int64_t a : best_scores(own, count, -std::numeric_limits<double>::infinity(), rule.of_map)) {
-      append_box(maps[m].codes, first + a, codes);
-      append_box(maps[m].anchors, a, anchors);
-      scores.push_back(math::sigmoid(own[a]));
+    for (const std::int64_t a :
+         best_scores(maps[m].logits, {first, count}, -std::numeric_limits<double>::infinity(), rule.of_map)) {
+      codes.add(maps[m].codes, first + a);
+      anchors.add(maps[m].anchors, a);
+      logits.add(maps[m].logits, first + a);
       of_maps.push_back(static_cast<std::int64_t>(m));
     }
   }
-  const Tensor boxes = BoxCoding{}.decode(as_boxes(codes), as_boxes(anchors));
-  std::vector<float> large, large_scores;
+  const Tensor boxes = BoxCoding{}.decode(codes.tensor(), anchors.tensor()), scores = logits.tensor();
+  with_compute_type(type, [&]<class Real>(Type<Real>) {
+    for (std::int64_t k = 0; k < scores.count(); ++k) scores.data<Real>()[k] = math::sigmoid(scores.data<Real>()[k]);
+  });
+  RowList large(type, 4), large_scores(type, 1), left(type, 4);
   std::vector<std::int64_t> large_maps;
   for (const std::int64_t k : clip_boxes(boxes, size, least_side)) {
-    append_box(boxes, k, large);
-    large_scores.push_back(scores[static_cast<std::size_t>(k)]);
+    large.add(boxes, k);
+    large_scores.add(scores, k);
     large_maps.push_back(of_maps[static_cast<std::size_t>(k)]);
   }
-  const auto count = std::ssize(large_maps);
-  const Tensor candidates = as_boxes(large);
-  std::vector<float> left;
+  const Tensor candidates = large.tensor();
   for (const std::int64_t k :
-       suppress(candidates, Tensor::from(std::span<const float>(large_scores), {count}),
-                Tensor::from(std::span<const std::int64_t>(large_maps), {count}), rule.nms_thresh)) {
-    if (std::ssize(left) == 4 * rule.of_image) break;
-    append_box(candidates, k, left);
+       suppress(candidates, large_scores.tensor(),
+                Tensor::from(std::span<const std::int64_t>(large_maps), {std::ssize(large_maps)}), rule.nms_thresh)) {
+    if (left.count() == rule.of_image) break;
+    left.add(candidates, k);
   }
-  if (left.empty()) left = {0, 0, static_cast<float>(size.width), static_cast<float>(size.height)};
-  return as_boxes(left);
+  if (left.count() > 0) return left.tensor();
+  const double whole[]{0, 0, static_cast<double>(size.width), static_cast<double>(size.height)};
+  return Tensor::from(std::span<const double>(whole), {1, 4}, type);
 }
 
 std::vector<std::int64_t> draw_balanced(std::span<const std::int64_t> matches, std::int64_t most, double fraction,
@@ -76,35 +79,36 @@ std::vector<std::int64_t> draw_balanced(std::span<const std::int64_t> matches, s
   return objects;
 }
 
-std::vector<std::int64_t> clip_boxes(const Tensor& boxes, ImageSize size, float least) {
+std::vector<std::int64_t> clip_boxes(const Tensor& boxes, ImageSize size, double least) {
   std::vector<std::int64_t> large;
-  for (std::int64_t k = 0; k < boxes.shape()[0]; ++k) {
-    float* const box = boxes.data<float>() + 4 * k;
-    for (std::int64_t side = 0; side < 4; ++side)
-      box[side] = std::clamp(box[side], 0.0F, static_cast<float>(side % 2 == 0 ? size.width : size.height));
-    if (box[2] - box[0] >= least && box[3] - box[1] >= least) large.push_back(k);
-  }
+  with_compute_type(boxes.dtype(), [&]<class Real>(Type<Real>) {
+    const auto shortest = static_cast<Real>(least);
+    for (std::int64_t k = 0; k < boxes.shape()[0]; ++k) {
+      Real* const box = boxes.data<Real>() + 4 * k;
+      for (std::int64_t side = 0; side < 4; ++side)
+        box[side] = std::clamp(box[side], Real{0}, static_cast<Real>(side % 2 == 0 ? size.width : size.height));
+      if (box[2] - box[0] >= shortest && box[3] - box[1] >= shortest) large.push_back(k);
+    }
+  });
   return large;
 }
 
-std::int64_t map_of_box(const float* box, float finest, float coarsest) {
-  constexpr float usual_side = 224, usual_map = 4;
-  const float side = std::sqrt((box[2] - box[0]) * (box[3] - box[1]));
-  const float map = std::floor(usual_map + std::log2(side / usual_side) + 1e-6F);
-  return static_cast<std::int64_t>(std::clamp(map, finest, coarsest) - finest);
+std::int64_t map_of_box(const Tensor& boxes, std::int64_t number, double finest, double coarsest) {
+  return with_compute_type(boxes.dtype(), [&]<class Real>(Type<Real>) {
+    constexpr Real usual_side = 224, usual_map = 4;
+    const Real* const box = boxes.data<const Real>() + 4 * number;
+    const Real side = std::sqrt((box[2] - box[0]) * (box[3] - box[1]));
+    const Real map = std::floor(usual_map + std::log2(side / usual_side) + Real(1e-6));
+    return static_cast<std::int64_t>(std::clamp(map, static_cast<Real>(finest), static_cast<Real>(coarsest)) -
+                                     static_cast<Real>(finest));
+  });
 }
-
-void append_box(const Tensor& boxes, std::int64_t number, std::vector<float>& to) {
-  const float* const box = boxes.data<const float>() + 4 * number;
-  to.insert(to.end(), box, box + 4);
-}
-
-Tensor as_boxes(std::span<const float> sides) { return Tensor::from(sides, {std::ssize(sides) / 4, 4}); }
 
 Tensor rows_of(std::span<const Tensor> boxes) {
-  std::vector<float> all;
-  for (const Tensor& one : boxes) all.insert(all.end(), one.data<const float>(), one.data<const float>() + one.count());
-  return as_boxes(all);
+  RowList all(boxes.front().dtype(), 4);
+  for (const Tensor& one : boxes)
+    for (std::int64_t k = 0; k < one.shape()[0]; ++k) all.add(one, k);
+  return all.tensor();
 }
 
 }  // namespace lacuna

@@ -1,5 +1,5 @@
 // Proposals of regions and samples of them for losses, on the host, as torchvision's Faster R-CNN has them. Boxes are
-// f32 [K, 4] of left, top, right and bottom in pixels.
+// [K, 4] of left, top, right and bottom in pixels, f32 or f64.
 #pragma once
 
 #include "core/random.h"
@@ -12,7 +12,7 @@
 
 namespace lacuna {
 
-/// Outputs for a map's anchors [A, 4]: how likely each shows an object, and the place of its box. f32.
+/// Outputs for a map's anchors [A, 4]: how likely each shows an object, and the place of its box. f32 or f64.
 struct MapProposals {
   Tensor logits, codes, anchors;  // [N, ...] of N · A; [N, ...] of N · A · 4; [A, 4]
 };
@@ -29,16 +29,13 @@ std::vector<std::int64_t> draw_balanced(std::span<const std::int64_t> matches, s
                                         const RandomStream& draws, std::uint64_t image);
 
 /// Clips boxes to the image in place; returns the numbers of those whose sides are `least` or longer.
-std::vector<std::int64_t> clip_boxes(const Tensor& boxes, ImageSize size, float least);
+std::vector<std::int64_t> clip_boxes(const Tensor& boxes, ImageSize size, double least);
 
-/// The map on which a box [4] is looked at, counted from the finest, by its area (Lin et al. 2017, equation 1). Maps
+/// The map on which box `number` is looked at, counted from the finest, by its area (Lin et al. 2017, equation 1). Maps
 /// are numbered by the logarithms of their strides.
-std::int64_t map_of_box(const float* box, float finest, float coarsest);
+std::int64_t map_of_box(const Tensor& boxes, std::int64_t number, double finest, double coarsest);
 
-/// Appends row `number` of boxes, in any shape of 4 · K elements.
-void append_box(const Tensor& boxes, std::int64_t number, std::vector<float>& to);
-/// Boxes one behind another.
-Tensor as_boxes(std::span<const float> sides);
+/// Boxes one behind another, of one tensor or more.
 Tensor rows_of(std::span<const Tensor> boxes);
 
 }  // namespace lacuna

@@ -42,8 +42,6 @@ class PyramidDetector : public Detector {
 
   std::vector<MapShape> shapes() const { return backbone_.shapes(); }
   std::vector<Variable> maps(Variable images) const { return backbone_.maps(std::move(images)); }
-  /// The type in which losses take targets and weights.
-  DType target_type() const { return context().dtype == DType::f64 ? DType::f64 : DType::f32; }
 
  private:
   Backbone backbone_;

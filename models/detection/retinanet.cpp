@@ -118,8 +118,9 @@ class RetinaNet final : public PyramidDetector {
       levels.push_back({std::move(logits), boxes_.forward(std::move(map), 4), first, end});
       first = end;
     }
-    const Tensor anchors = make_anchors({size.height, size.width}, sizes,
-                                        anchor_shapes(options_.anchor_sizes, RetinaNetOptions::pyramid_maps));
+    const Tensor anchors =
+        make_anchors({size.height, size.width}, sizes,
+                     anchor_shapes(options_.anchor_sizes, RetinaNetOptions::pyramid_maps), box_type());
     Outputs outputs;
     if (!truth.empty()) add_losses(levels, anchors, truth, outputs);
     if (!training()) set_found(find(levels, anchors, size), outputs);
@@ -165,7 +166,7 @@ class RetinaNet final : public PyramidDetector {
       }
     const auto rows = std::ssize(labels);
     return apply(FocalLoss{}, level.logits, constant(Tensor::from(std::span<const std::int64_t>(labels), {rows})),
-                 constant(Tensor::from(std::span<const double>(of_rows), {rows}, target_type())));
+                 constant(Tensor::from(std::span<const double>(of_rows), {rows}, box_type())));
   }
 
   Variable box_loss(const Level& level, const std::vector<std::vector<std::int64_t>>& matches,
@@ -173,7 +174,7 @@ class RetinaNet final : public PyramidDetector {
                     const Tensor& anchors) const {
     std::vector<std::int64_t> rows;
     std::vector<double> of_rows;
-    std::vector<float> boxes, own;  // of each row: the true box and the anchor
+    RowList boxes(box_type(), 4), own(box_type(), 4);  // of each row: the true box and the anchor
     const std::int64_t count = level.end - level.first;
     for (std::size_t n = 0; n < truth.size(); ++n)
       for (std::int64_t a = level.first; a < level.end; ++a) {
@@ -181,61 +182,54 @@ class RetinaNet final : public PyramidDetector {
         if (match < 0) continue;
         rows.push_back(static_cast<std::int64_t>(n) * count + a - level.first);
         of_rows.push_back(weights[n]);
-        for (std::int64_t side = 0; side < 4; ++side) {
-          boxes.push_back(truth[n].boxes.data<const float>()[4 * match + side]);
-          own.push_back(anchors.data<const float>()[4 * a + side]);
-        }
+        boxes.add(truth[n].boxes, match);
+        own.add(anchors, a);
       }
     const auto found = std::ssize(rows);
-    const Tensor targets = BoxCoding{}.encode(Tensor::from(std::span<const float>(boxes), {found, 4}),
-                                              Tensor::from(std::span<const float>(own), {found, 4}));
     return apply(RowSmoothL1{.shape = level.codes.shape(), .beta = 0}, level.codes,
                  constant(Tensor::from(std::span<const std::int64_t>(rows), {found})),
-                 constant(targets.to(target_type())),
-                 constant(Tensor::from(std::span<const double>(of_rows), {found}, target_type())));
+                 constant(BoxCoding{}.encode(boxes.tensor(), own.tensor())),
+                 constant(Tensor::from(std::span<const double>(of_rows), {found}, box_type())));
   }
 
   std::vector<FoundObjects> find(const std::vector<Level>& levels, const Tensor& anchors, ImageSize size) const {
     const std::int64_t images = levels.front().logits.shape()[0], width = logits_of_anchor();
-    std::vector<FoundObjects> found(static_cast<std::size_t>(images));
     struct Candidates {
-      std::vector<float> codes, anchors, scores;
-      std::vector<std::int64_t> labels;
+      RowList codes, anchors, scores;
+      std::vector<std::int64_t> labels{};
     };
-    std::vector<Candidates> all(static_cast<std::size_t>(images));
+    std::vector<Candidates> all(static_cast<std::size_t>(images),
+                                {RowList(box_type(), 4), RowList(box_type(), 4), RowList(box_type(), 1)});
     for (const Level& level : levels) {
       if (context().device == Device::meta) break;
-      const Tensor scores = level.logits.tensor().to(Device::cpu).to(DType::f32).clone(),
-                   codes = level.codes.tensor().to(Device::cpu).to(DType::f32);
+      const Tensor scores = level.logits.tensor().to(Device::cpu).to(box_type()).clone(),
+                   codes = level.codes.tensor().to(Device::cpu).to(box_type());
       const std::int64_t count = level.end - level.first;
-      // A score that is too low is not worth its exponential.
-      const float least = static_cast<float>(std::log(options_.score_thresh / (1 - options_.score_thresh))) - 0.01F;
-      for (std::int64_t i = 0; i < scores.count(); ++i) {
-        float& score = scores.data<float>()[i];
-        score = score < least ? 0 : math::sigmoid(score);
-      }
+      with_compute_type(box_type(), [&]<class Real>(Type<Real>) {
+        // A score that is too low is not worth its exponential.
+        const auto least = static_cast<Real>(std::log(options_.score_thresh / (1 - options_.score_thresh)) - 0.01);
+        for (std::int64_t i = 0; i < scores.count(); ++i) {
+          Real& score = scores.data<Real>()[i];
+          score = score < least ? 0 : math::sigmoid(score);
+        }
+      });
       for (std::int64_t n = 0; n < images; ++n) {
-        const float* const own = scores.data<const float>() + n * count * width;
         Candidates& candidates = all[static_cast<std::size_t>(n)];
-        for (const std::int64_t i : best_scores(own, count * width, options_.score_thresh, options_.topk_candidates)) {
+        const Elements own{n * count * width, count * width};
+        for (const std::int64_t i : best_scores(scores, own, options_.score_thresh, options_.topk_candidates)) {
           const std::int64_t anchor = i / width;
-          candidates.scores.push_back(own[i]);
+          candidates.scores.add(scores, own.first + i);
           candidates.labels.push_back(i % width - 1);
-          for (std::int64_t side = 0; side < 4; ++side) {
-            candidates.codes.push_back(codes.data<const float>()[4 * (n * count + anchor) + side]);
-            candidates.anchors.push_back(anchors.data<const float>()[4 * (level.first + anchor) + side]);
-          }
+          candidates.codes.add(codes, n * count + anchor);
+          candidates.anchors.add(anchors, level.first + anchor);
         }
       }
     }
-    for (std::size_t n = 0; n < all.size(); ++n) {
-      const auto count = std::ssize(all[n].labels);
-      const FoundObjects candidates{
-          BoxCoding{}.decode(Tensor::from(std::span<const float>(all[n].codes), {count, 4}),
-                             Tensor::from(std::span<const float>(all[n].anchors), {count, 4})),
-          Tensor::from(std::span<const float>(all[n].scores), {count}), all[n].labels};
-      found[n] = best_objects(candidates, size, options_.nms_thresh, options_.detections_per_img);
-    }
+    std::vector<FoundObjects> found;
+    for (const Candidates& one : all)
+      found.push_back(
+          best_objects({BoxCoding{}.decode(one.codes.tensor(), one.anchors.tensor()), one.scores.tensor(), one.labels},
+                       size, options_.nms_thresh, options_.detections_per_img));
     return found;
   }
 

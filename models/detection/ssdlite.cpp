@@ -305,7 +305,6 @@ class SsdLite final : public Detector {
     return all;
   }
   std::int64_t logits_of_box() const { return num_classes() + 1; }
-  DType target_type() const { return context().dtype == DType::f64 ? DType::f64 : DType::f32; }
 
   Outputs detect(Variable images, const std::vector<TrueObjects>& truth) override {
     const ImageSize size{images.shape()[1], images.shape()[2]};
@@ -317,7 +316,7 @@ class SsdLite final : public Detector {
       all_codes.push_back(boxes_[all_codes.size()]->forward(std::move(map)));
     }
     Variable logits = concat(std::move(all_logits), 1), codes = concat(std::move(all_codes), 1);
-    const Tensor boxes = make_default_boxes({size.height, size.width}, sizes, 0.2, 0.95);
+    const Tensor boxes = make_default_boxes({size.height, size.width}, sizes, 0.2, 0.95, box_type());
     Outputs outputs;
     if (!truth.empty()) add_losses(logits, codes, boxes, truth, outputs);
     if (!training()) set_found(find(logits, codes, boxes, size), outputs);
@@ -345,7 +344,7 @@ class SsdLite final : public Detector {
     const std::int64_t count = boxes.shape()[0];
     const std::vector<double> costs = costs_of_background(logits);  // [N · count], or empty on `meta`
     std::vector<std::int64_t> matched, counted, labels;             // rows of the N · count, and classes of `counted`
-    std::vector<float> targets, own;                                // of `matched`
+    RowList targets(box_type(), 4), own(box_type(), 4);             // of `matched`
     for (std::size_t n = 0; n < truth.size(); ++n) {
       const auto first = static_cast<std::int64_t>(n) * count;
       const std::vector<std::int64_t> matches =
@@ -370,20 +369,18 @@ class SsdLite final : public Detector {
       for (const std::int64_t box : objects) {
         add(box);
         matched.push_back(first + box);
-        const float* const object = truth[n].boxes.data<const float>() + 4 * matches[static_cast<std::size_t>(box)];
-        targets.insert(targets.end(), object, object + 4);
-        own.insert(own.end(), boxes.data<const float>() + 4 * box, boxes.data<const float>() + 4 * (box + 1));
+        targets.add(truth[n].boxes, matches[static_cast<std::size_t>(box)]);
+        own.add(boxes, box);
       }
       for (const std::int64_t box : order) add(box);
     }
     const auto found = std::ssize(matched);
     const double share = 1 / static_cast<double>(std::max<std::ptrdiff_t>(found, 1));
-    const Tensor weights = Tensor::full({found}, share, target_type(), Device::cpu, Purpose::data);
-    const Tensor wanted = coding.encode(Tensor::from(std::span<const float>(targets), {found, 4}),
-                                        Tensor::from(std::span<const float>(own), {found, 4}));
-    outputs.set("loss_bbox_regression", apply(RowSmoothL1{.shape = codes.shape(), .beta = 1}, codes,
-                                              constant(Tensor::from(std::span<const std::int64_t>(matched), {found})),
-                                              constant(wanted.to(target_type())), constant(weights)));
+    const Tensor weights = Tensor::full({found}, share, box_type(), Device::cpu, Purpose::data);
+    outputs.set("loss_bbox_regression",
+                apply(RowSmoothL1{.shape = codes.shape(), .beta = 1}, codes,
+                      constant(Tensor::from(std::span<const std::int64_t>(matched), {found})),
+                      constant(coding.encode(targets.tensor(), own.tensor())), constant(weights)));
     const double rows = static_cast<double>(counted.size());
     if (counted.empty()) {  // no object in the batch: a loss of 0 needs a row too
       counted.push_back(0);
@@ -413,30 +410,26 @@ class SsdLite final : public Detector {
   std::vector<FoundObjects> find(const Variable& logits, const Variable& codes, const Tensor& boxes,
                                  ImageSize size) const {
     const std::int64_t images = logits.shape()[0], count = logits.shape()[1], width = logits_of_box();
-    std::vector<FoundObjects> found(static_cast<std::size_t>(images), {Tensor::empty({0, 4}, DType::f32, Device::cpu),
-                                                                       Tensor::empty({0}, DType::f32, Device::cpu)});
+    std::vector<FoundObjects> found(static_cast<std::size_t>(images), {Tensor::empty({0, 4}, box_type(), Device::cpu),
+                                                                       Tensor::empty({0}, box_type(), Device::cpu)});
     if (context().device == Device::meta) return found;
     const NoGrad no_grad;
-    const Tensor scores = softmax(logits).tensor().to(Device::cpu).to(DType::f32),
-                 all_codes = codes.tensor().to(Device::cpu).to(DType::f32);
+    const Tensor scores = softmax(logits).tensor().to(Device::cpu).to(box_type()),
+                 all_codes = codes.tensor().to(Device::cpu).to(box_type());
     for (std::int64_t n = 0; n < images; ++n) {
       const Tensor decoded = coding.decode(all_codes.leading(n, n + 1).reshape({count, 4}), boxes);
-      std::vector<float> corners, values, own(static_cast<std::size_t>(count));
+      RowList corners(box_type(), 4), values(box_type(), 1);
       std::vector<std::int64_t> labels;
       for (std::int64_t label = 1; label < width; ++label) {
-        for (std::int64_t box = 0; box < count; ++box)
-          own[static_cast<std::size_t>(box)] = scores.data<const float>()[(n * count + box) * width + label];
-        for (const std::int64_t box : best_scores(own.data(), count, options_.score_thresh, options_.topk_candidates)) {
-          corners.insert(corners.end(), decoded.data<const float>() + 4 * box,
-                         decoded.data<const float>() + 4 * (box + 1));
-          values.push_back(own[static_cast<std::size_t>(box)]);
+        const Elements own{n * count * width + label, count, width};
+        for (const std::int64_t box : best_scores(scores, own, options_.score_thresh, options_.topk_candidates)) {
+          corners.add(decoded, box);
+          values.add(scores, own.first + box * width);
           labels.push_back(label - 1);
         }
       }
-      const auto all = std::ssize(labels);
-      found[static_cast<std::size_t>(n)] = best_objects({Tensor::from(std::span<const float>(corners), {all, 4}),
-                                                         Tensor::from(std::span<const float>(values), {all}), labels},
-                                                        size, options_.nms_thresh, options_.detections_per_img);
+      found[static_cast<std::size_t>(n)] = best_objects({corners.tensor(), values.tensor(), labels}, size,
+                                                        options_.nms_thresh, options_.detections_per_img);
     }
     return found;
   }

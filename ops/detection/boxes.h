@@ -1,4 +1,5 @@
-// Boxes on the host, as torchvision counts them: [K, 4] of left, top, right and bottom in pixels, f32.
+// Boxes on the host, as torchvision counts them: [K, 4] of left, top, right and bottom in pixels, f32 or f64. What is
+// computed from tensors has their type.
 #pragma once
 
 #include "core/tensor.h"
@@ -17,18 +18,20 @@ struct AnchorShapes {
 };
 /// torchvision's of each map: `sizes` [maps, sizes of a map], and the ratios 0.5, 1 and 2.
 std::vector<AnchorShapes> anchor_shapes(std::span<const std::int64_t> sizes, std::int64_t maps);
-/// The anchors of the maps of an image: f32 [A, 4], map by map, row by row, place by place; of a place ratio by ratio,
-/// size by size. A place lies at a multiple of the image's side divided by the map's, rounded down.
+/// The anchors of the maps of an image: [A, 4], map by map, row by row, place by place; of a place ratio by ratio, size
+/// by size. A place lies at a multiple of the image's side divided by the map's, rounded down.
 struct MapSize {
   std::int64_t height, width;
 };
-Tensor make_anchors(MapSize image, std::span<const MapSize> maps, std::span<const AnchorShapes> shapes);
+Tensor make_anchors(MapSize image, std::span<const MapSize> maps, std::span<const AnchorShapes> shapes,
+                    DType type = DType::f32);
 
-/// SSD's default boxes of the maps of an image (Liu et al. 2016): f32 [A, 4], map by map, row by row, place by place.
+/// SSD's default boxes of the maps of an image (Liu et al. 2016): [A, 4], map by map, row by row, place by place.
 /// A place has `default_boxes` of them around its centre, clipped to the image's sides: two squares and ratios of 2 and
 /// 3 either way. Their scales, as shares of the image, grow by equal steps from `least` to `most`.
 inline constexpr std::int64_t default_boxes = 6;
-Tensor make_default_boxes(MapSize image, std::span<const MapSize> maps, double least, double most);
+Tensor make_default_boxes(MapSize image, std::span<const MapSize> maps, double least, double most,
+                          DType type = DType::f32);
 
 /// Which anchors are of an object. The overlap is the intersection over union.
 struct MatchRule {
@@ -45,14 +48,14 @@ std::vector<std::int64_t> match_anchors(const Tensor& anchors, const Tensor& tru
 /// the sides' quotients, each times its weight.
 struct BoxCoding {
   std::array<float, 4> weights{1, 1, 1, 1};
-  /// f32 [K, 4] each.
+  /// [K, 4] each.
   Tensor encode(const Tensor& boxes, const Tensor& anchors) const;
   /// Sides grow 62.5 times at most.
   Tensor decode(const Tensor& codes, const Tensor& anchors) const;
 };
 
 /// The boxes that are left, by descending score, once each has taken away those that overlap with it more than
-/// `threshold` and have its class: numbers of rows. scores f32 [K]; classes i64 [K], or undefined: all the same. Equal
+/// `threshold` and have its class: numbers of rows. scores [K]; classes i64 [K], or undefined: all the same. Equal
 /// scores stay in order.
 std::vector<std::int64_t> suppress(const Tensor& boxes, const Tensor& scores, const Tensor& classes, double threshold);
 

@@ -18,32 +18,32 @@ constexpr std::int64_t channels_together = 64;
 std::int64_t blocks_of(std::int64_t channels, std::int64_t together) { return (channels + together - 1) / together; }
 
 /// The sides of a box on a map of h · w places.
+template <class C>
 struct RoiAxes {
-  RoiAxis down, across;
-  template <class C>
+  using Axis = RoiAxis<C>;
+  Axis down, across;
   RoiAxes(const RoiAlign& op, std::int64_t number, const C* box, const Shape& map)
-      : down(axis(op, number, static_cast<float>(box[1]), static_cast<float>(box[3]), map[1])),
-        across(axis(op, number, static_cast<float>(box[0]), static_cast<float>(box[2]), map[2])) {}
-  float samples() const { return static_cast<float>(std::max(down.grid * across.grid, 1)); }
+      : down(axis(op, number, box[1], box[3], map[1])), across(axis(op, number, box[0], box[2], map[2])) {}
+  C samples() const { return static_cast<C>(std::max(down.grid * across.grid, 1)); }
 
  private:
-  static RoiAxis axis(const RoiAlign& op, std::int64_t number, float low, float high, std::int64_t extent) {
-    return RoiAxis::of(low, high, static_cast<float>(op.scales[static_cast<std::size_t>(number)]),
-                       static_cast<std::int32_t>(op.bins), static_cast<std::int32_t>(op.samples), op.aligned,
-                       static_cast<std::int32_t>(extent));
+  static Axis axis(const RoiAlign& op, std::int64_t number, C low, C high, std::int64_t extent) {
+    return Axis::of(low, high, static_cast<C>(op.scales[static_cast<std::size_t>(number)]),
+                    static_cast<std::int32_t>(op.bins), static_cast<std::int32_t>(op.samples), op.aligned,
+                    static_cast<std::int32_t>(extent));
   }
 };
 
 /// Calls f(bin row, bin column, place, weight) for each place of the map that a bin of the box reads, in a fixed order.
-template <class F>
-void for_each_tap(const RoiAxes& axes, std::int32_t bins, std::int64_t width, const F& f) {
+template <class C, class F>
+void for_each_tap(const RoiAxes<C>& axes, std::int32_t bins, std::int64_t width, const F& f) {
   for (std::int32_t p = 0; p < bins; ++p)
     for (std::int32_t q = 0; q < bins; ++q)
       for (std::int32_t i = 0; i < axes.down.grid; ++i)
         for (std::int32_t j = 0; j < axes.across.grid; ++j) {
-          const RoiAxis::Taps h = axes.down.taps(p, i), w = axes.across.taps(q, j);
+          const auto h = axes.down.taps(p, i), w = axes.across.taps(q, j);
           if (!h.inside || !w.inside) continue;
-          const float above = (1 - h.high_weight) / axes.samples(), below = h.high_weight / axes.samples();
+          const C above = (1 - h.high_weight) / axes.samples(), below = h.high_weight / axes.samples();
           f(p * bins + q, h.low * width + w.low, above * (1 - w.high_weight));
           f(p * bins + q, h.low * width + w.high, above * w.high_weight);
           f(p * bins + q, h.high * width + w.low, below * (1 - w.high_weight));
@@ -69,14 +69,13 @@ const RegisterKernel forward_on_cpu{
                 const std::int64_t here = std::min(channels_together, channels - first);
                 const T* const from = map.data<const T>() + place[2 * r + 1] * image + first;
                 std::fill(sums.begin(), sums.end(), C{});
-                for_each_tap(RoiAxes(op, number, boxes.data<const C>() + 4 * r, map.shape()),
+                for_each_tap(RoiAxes<C>(op, number, boxes.data<const C>() + 4 * r, map.shape()),
                              static_cast<std::int32_t>(op.bins), width,
-                             [&](std::int64_t cell, std::int64_t at, float weight) {
+                             [&](std::int64_t cell, std::int64_t at, C weight) {
                                C* const sum = sums.data() + cell * channels_together;
                                const T* const values = from + at * channels;
-                               const auto share = static_cast<C>(weight);
 #pragma GCC ivdep
-                               for (std::int64_t c = 0; c < here; ++c) sum[c] += share * to_compute(values[c]);
+                               for (std::int64_t c = 0; c < here; ++c) sum[c] += weight * to_compute(values[c]);
                              });
                 T* const out = y.data<T>() + (row * channels + first) * cells;
                 for (std::int64_t c = 0; c < here; ++c)
@@ -110,14 +109,12 @@ const RegisterKernel backward_on_cpu{
             for (std::int64_t c = 0; c < here; ++c)
               for (std::int64_t cell = 0; cell < cells; ++cell)
                 slopes[static_cast<std::size_t>(cell * together + c)] = to_compute(from[c * cells + cell]);
-            for_each_tap(RoiAxes(op, number, boxes.data<const C>() + 4 * r, dmap.shape()),
-                         static_cast<std::int32_t>(op.bins), width,
-                         [&](std::int64_t cell, std::int64_t at, float weight) {
+            for_each_tap(RoiAxes<C>(op, number, boxes.data<const C>() + 4 * r, dmap.shape()),
+                         static_cast<std::int32_t>(op.bins), width, [&](std::int64_t cell, std::int64_t at, C weight) {
                            C* const sum = sums.data() + at * together;
                            const C* const slope = slopes.data() + cell * together;
-                           const auto share = static_cast<C>(weight);
 #pragma GCC ivdep
-                           for (std::int64_t c = 0; c < together; ++c) sum[c] += share * slope[c];
+                           for (std::int64_t c = 0; c < together; ++c) sum[c] += weight * slope[c];
                          });
           }
           T* const out = dmap.data<T>() + image * pixels * channels + first;

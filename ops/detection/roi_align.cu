@@ -7,15 +7,17 @@
 namespace lacuna::cuda {
 namespace {
 
-LACUNA_DEVICE inline RoiAxis down_of(const RoiCall& what, std::int64_t r) {
-  return RoiAxis::of(what.boxes[4 * r + 1], what.boxes[4 * r + 3], what.scale, what.bins, what.samples, what.aligned,
-                     what.height);
+using Axis = RoiAxis<float>;
+
+LACUNA_DEVICE inline Axis down_of(const RoiCall& what, std::int64_t r) {
+  return Axis::of(what.boxes[4 * r + 1], what.boxes[4 * r + 3], what.scale, what.bins, what.samples, what.aligned,
+                  what.height);
 }
-LACUNA_DEVICE inline RoiAxis across_of(const RoiCall& what, std::int64_t r) {
-  return RoiAxis::of(what.boxes[4 * r], what.boxes[4 * r + 2], what.scale, what.bins, what.samples, what.aligned,
-                     what.width);
+LACUNA_DEVICE inline Axis across_of(const RoiCall& what, std::int64_t r) {
+  return Axis::of(what.boxes[4 * r], what.boxes[4 * r + 2], what.scale, what.bins, what.samples, what.aligned,
+                  what.width);
 }
-LACUNA_DEVICE inline float samples_of(const RoiAxis& down, const RoiAxis& across) {
+LACUNA_DEVICE inline float samples_of(const Axis& down, const Axis& across) {
   const std::int32_t count = down.grid * across.grid;
   return static_cast<float>(count > 1 ? count : 1);
 }
@@ -33,15 +35,15 @@ struct Bins {
     const std::int64_t row = block.global_thread() / (cells * units), r = first_row + row;
     if (row >= rows || what.places[2 * r] != what.number) return;
     const std::int64_t c = block.global_thread() / cells % units * 8, cell = block.global_thread() % cells;
-    const RoiAxis down = down_of(what, r), across = across_of(what, r);
+    const Axis down = down_of(what, r), across = across_of(what, r);
     const std::int64_t image = what.places[2 * r + 1] * what.height;
     const Kept<T> values(map, 0);  // rows take no count
     Eight sum{};
     for (std::int32_t i = 0; i < down.grid; ++i) {
-      const RoiAxis::Taps h = down.taps(static_cast<std::int32_t>(cell) / what.bins, i);
+      const Axis::Taps h = down.taps(static_cast<std::int32_t>(cell) / what.bins, i);
       if (!h.inside) continue;
       for (std::int32_t j = 0; j < across.grid; ++j) {
-        const RoiAxis::Taps w = across.taps(static_cast<std::int32_t>(cell) % what.bins, j);
+        const Axis::Taps w = across.taps(static_cast<std::int32_t>(cell) % what.bins, j);
         if (!w.inside) continue;
         const std::int64_t above = (image + h.low) * what.width, below = (image + h.high) * what.width;
         add(sum, values.at_row(above + w.low, what.channels, c), (1 - h.high_weight) * (1 - w.high_weight));
@@ -78,7 +80,7 @@ struct RoiGradient {
     Eight sum{};
     for (std::int64_t r = 0; r < what.count; ++r) {
       if (what.places[2 * r] != what.number || what.places[2 * r + 1] != image) continue;
-      const RoiAxis down = down_of(what, r), across = across_of(what, r);
+      const Axis down = down_of(what, r), across = across_of(what, r);
       for (std::int32_t p = 0; p < what.bins; ++p) {
         if (!down.reaches(p, h)) continue;
         const float high = down.weight_of(p, h) / samples_of(down, across);

@@ -289,7 +289,8 @@ TEST_CASE("detection: best_objects clips, suppresses by class and keeps the best
   CHECK(found.labels == Numbers{1, 2});
   CHECK(found.boxes.to_vector() == std::vector<double>{0, 0, 10, 10, 0, 0, 10, 11});
   const std::vector<float> some{0.2F, 0.5F, 0.05F, 0.5F};
-  CHECK(best_scores(some.data(), 4, 0.05, 2) == Numbers{1, 3});
+  CHECK(best_scores(Tensor::from(std::span<const float>(some), {4}), {0, 4}, 0.05, 2) == Numbers{1, 3});
+  CHECK(best_scores(Tensor::from(std::span<const float>(some), {4}), {1, 2, 2}, 0.05, 1) == Numbers{0});
 }
 
 TEST_CASE("detection: figures are COCO's, and numbers carry images") {

@@ -60,8 +60,9 @@ class Detection final : public Task {
 
   /// The boxes of each image. The class that is none is left out.
   static std::vector<std::vector<FoundBox>> found_in(const Outputs& outputs) {
-    const Tensor boxes = outputs.at("boxes").tensor(), scores = outputs.at("scores").tensor(),
-                 labels = outputs.at("labels").tensor(), offsets = outputs.at("offsets").tensor();
+    const Tensor boxes = outputs.at("boxes").tensor().to(DType::f32),
+                 scores = outputs.at("scores").tensor().to(DType::f32), labels = outputs.at("labels").tensor(),
+                 offsets = outputs.at("offsets").tensor();
     std::vector<std::vector<FoundBox>> all(static_cast<std::size_t>(offsets.count() - 1));
     for (std::size_t n = 0; n < all.size(); ++n)
       for (std::int64_t k = offsets.data<const std::int64_t>()[n]; k < offsets.data<const std::int64_t>()[n + 1]; ++k)

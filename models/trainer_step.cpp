@@ -48,7 +48,9 @@ void share_state(MemoryPolicy& policy, Communicator& ranks) {
 }  // namespace
 
 StepResult Trainer::step(std::vector<Batch> batch, std::int64_t number, double learning_rate, const StepHooks& hooks) {
-  return *step(work_of(std::move(batch)), number, learning_rate, hooks, {}, false);
+  StepResult result = *step(work_of(std::move(batch)), number, learning_rate, hooks, {}, false);
+  if (!result.finite()) leave_captured();  // it would update nothing from here on
+  return result;
 }
 
 Trainer::Work Trainer::work_of(std::vector<Batch> batch) const {

@@ -26,19 +26,19 @@ struct Run {
   std::unique_ptr<MemoryPolicy> policy = make_policy("exact");
   std::unique_ptr<Task> task = make_task("classification", {}, *model);
   std::unique_ptr<Trainer> trainer;
-  std::vector<double> told{};         // loss, number and rate of each step, losses of evaluations
+  std::vector<double> told{};          // loss, number and rate of each step, losses of evaluations
   std::vector<std::int64_t> behind{};  // steps begun and not told, when each step begins
   std::int64_t begun = 0;
 
-  explicit Run(bool graph, Schedule rate = [](std::int64_t step) { return 1e-2 / static_cast<double>(step + 1); },
-               std::int64_t evaluate_every = 0, DatasetPtr images = nullptr) {
-    trainer = std::make_unique<Trainer>(TrainedState{*model, *optimizer, *policy, nullptr}, *task,
-                                        Batches{images ? images : data(Split::train), {.size = 4, .drop_last = true}},
-                                        Batches{data(Split::validation), {.size = 4}},
-                                        TrainerOptions{.epochs = 2,
-                                                       .evaluate_every = evaluate_every,
-                                                       .learning_rate = std::move(rate),
-                                                       .step = {.graph = graph}});
+  explicit Run(
+      bool graph, Schedule rate = [](std::int64_t step) { return 1e-2 / static_cast<double>(step + 1); },
+      std::int64_t evaluate_every = 0, DatasetPtr images = nullptr) {
+    trainer = std::make_unique<Trainer>(
+        TrainedState{*model, *optimizer, *policy, nullptr}, *task,
+        Batches{images ? images : data(Split::train), {.size = 4, .drop_last = true}},
+        Batches{data(Split::validation), {.size = 4}},
+        TrainerOptions{
+            .epochs = 2, .evaluate_every = evaluate_every, .learning_rate = std::move(rate), .step = {.graph = graph}});
   }
   static DatasetPtr data(Split split) {
     const DatasetPtr images =
@@ -80,9 +80,11 @@ struct Odd final : Dataset {
 
 TEST_CASE("cuda: steps are told in order, one step later, before evaluations and at the end") {
   for (const std::int64_t every : {0, 4}) {
-    Run usual(false, [](std::int64_t step) { return 1e-2 / static_cast<double>(step + 1); }, every);
+    Run usual(
+        false, [](std::int64_t step) { return 1e-2 / static_cast<double>(step + 1); }, every);
     CHECK(usual.trainer->run(usual.events()));
-    Run late(true, [](std::int64_t step) { return 1e-2 / static_cast<double>(step + 1); }, every);
+    Run late(
+        true, [](std::int64_t step) { return 1e-2 / static_cast<double>(step + 1); }, every);
     CHECK(late.trainer->run(late.events()));
     CHECK(late.told == usual.told);
     CHECK(late.weights() == usual.weights());
@@ -132,9 +134,10 @@ TEST_CASE("cuda: a run that is stopped has told its last step, and resumes with 
   CHECK(resumed.weights() == usual.weights());
 }
 
-TEST_CASE("cuda: the step that follows one that is not finite changes nothing") {
+TEST_CASE("cuda: the step that follows one that is not finite changes no weights") {
   const auto fail_at_5 = [](bool graph) {
-    Run run(graph, [](std::int64_t) { return 1e-3; }, 0, std::make_shared<Odd>(Run::data(Split::train), true));
+    Run run(
+        graph, [](std::int64_t) { return 1e-3; }, 0, std::make_shared<Odd>(Run::data(Split::train), true));
     std::string named;
     TrainerEvents events = run.events();
     events.nonfinite = [&](const StepResult& step) {
@@ -147,9 +150,28 @@ TEST_CASE("cuda: the step that follows one that is not finite changes nothing") 
   CHECK(fail_at_5(true) == fail_at_5(false));
 }
 
+TEST_CASE("cuda: single steps behind one that is not finite update again") {
+  const auto weights = [](bool graph) {
+    Run run(graph);
+    std::vector<double> updated;
+    for (std::int64_t i = 0; i < 8; ++i) {
+      std::vector<Batch> batch = run.trainer->next_batch();
+      if (i == 4) batch[0]["images"].fill(std::numeric_limits<double>::quiet_NaN());
+      const StepResult result = run.trainer->step(std::move(batch), i, 1e-3);
+      CHECK(result.finite() == (i != 4));
+      CHECK((run.trainer->captured_bytes() > 0) == (graph && (i == 2 || i == 3 || i == 7)));
+      updated.push_back(result.updated ? 1 : 0);
+    }
+    CHECK(updated == std::vector<double>{1, 1, 1, 1, 0, 1, 1, 1});
+    return run.weights();
+  };
+  CHECK(weights(true) == weights(false));
+}
+
 TEST_CASE("cuda: steps before a sample that cannot be read are told") {
   const auto read_until_broken = [](bool graph) {
-    Run run(graph, [](std::int64_t) { return 1e-3; }, 0, std::make_shared<Odd>(Run::data(Split::train), false));
+    Run run(
+        graph, [](std::int64_t) { return 1e-3; }, 0, std::make_shared<Odd>(Run::data(Split::train), false));
     CHECK_THROWS_WITH_AS(run.trainer->run(run.events()), doctest::Contains("sample 17"), Error);
     CHECK(run.trainer->progress().step == 4);
     return run.told;

@@ -35,6 +35,8 @@ void quantize_again(const QuantizedForm& form, std::int64_t begin, std::int64_t 
 }
 
 void decode(const QuantizedForm& form, std::int64_t begin, std::int64_t end, const Tensor& out) {
+  if (form.signs.defined() && !form.coarser)
+    return quant::dequantize_rectified(form.values, form.signs, begin, end, out);
   quant::dequantize(form.values, begin, end, out);
   if (form.coarser) quantize_again(form, begin, end, out);
   if (form.signs.defined()) quant::rectify(out, form.signs, begin, out);

@@ -160,9 +160,9 @@ bool rematerialize_by_threads(const RematerializedForm& form, std::int64_t begin
 }
 
 /// Whether a kernel decodes the source where it reads it, so that no decoded rows are there.
-bool comes_in_codes(const Remat& row, const Operand& source) {
+bool comes_in_codes(const Remat& row, const Operand& source, const Shape& output) {
   return row.in_codes && source.defined() && computes_on_cuda(source.device()) && source.shape().back() % 8 == 0 &&
-         elements_of_code_group(source) > 0;
+         output.back() % 8 == 0 && elements_of_code_group(source) > 0;
 }
 
 /// Rematerializes rows [begin, end) with all threads together.
@@ -171,7 +171,7 @@ void rematerialize_together(const RematerializedForm& form, std::int64_t begin, 
   std::vector<Tensor> tensors(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
     const Operand& source = form.sources[i];
-    if (source.defined() && !comes_in_codes(table[i], source))
+    if (source.defined() && !comes_in_codes(table[i], source, form.shape))
       tensors[i] = table[i].by_rows ? source.rows(begin, end) : source.whole();
   }
   form.op->rematerialize({tensors, form.shape, begin, form.signs, form.sources.data()}, out);
@@ -211,8 +211,8 @@ void rematerialize_rows(const RematerializedForm& form, std::int64_t begin, std:
   bool in_blocks = false;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const Operand& source = form.sources[i];
-    in_blocks |=
-        source.defined() && table[i].by_rows && source.as<KeptForm>() == nullptr && !comes_in_codes(table[i], source);
+    in_blocks |= source.defined() && table[i].by_rows && source.as<KeptForm>() == nullptr &&
+                 !comes_in_codes(table[i], source, form.shape);
   }
   const std::int64_t all = out.rows(), blocks = in_blocks ? (all + block_rows - 1) / block_rows : 1;
   if (in_blocks && blocks > 0 && rematerialize_by_threads(form, begin, (all + blocks - 1) / blocks, out)) return;

@@ -120,8 +120,16 @@ void Relu::backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const {
     relu_backward(dx.device(), y.whole(), dy, dx);
 }
 void Relu::rematerialize(const RematInputs<Relu>& from, const Tensor& out) const {
-  if (!from.signs().defined()) return relu_forward(out.device(), from.get<input(x)>(), out);
-  quant::rectify(from.get<input(x)>(), from.signs(), from.first_element(), out);
+  const std::int64_t first = from.first_element();
+  const Operand* const codes = from.codes<input(x)>();
+  if (codes != nullptr && from.signs().defined())
+    quant::dequantize_rectified(codes->as<QuantizedForm>()->values, from.signs(), first, first + out.count(), out);
+  else if (codes != nullptr)
+    curve_of_codes<formula::Relu>(out.device(), *codes, first, out);
+  else if (from.signs().defined())
+    quant::rectify(from.get<input(x)>(), from.signs(), first, out);
+  else
+    relu_forward(out.device(), from.get<input(x)>(), out);
 }
 
 }  // namespace lacuna

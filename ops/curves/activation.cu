@@ -12,6 +12,7 @@ namespace lacuna::cuda {
 LACUNA_CURVES(LACUNA_INSTANTIATE)
 
 template void map(Stream, DType, std::int64_t, const formula::Relu&, const void*, void*);
+template void map_coded(Stream, DType, const CodedRange&, const formula::Relu&, void*);
 template void map(Stream, DType, std::int64_t, const formula::ReluBackward&, const void*, const void*, void*);
 
 }  // namespace lacuna::cuda

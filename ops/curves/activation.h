@@ -75,7 +75,7 @@ struct Relu {
   static constexpr std::string_view name = "relu";
   static constexpr OpKind kind = OpKind::activation;
   static constexpr std::array saves{Save{.from = output, .need = Need::sign, .for_grad_of = {x}}};
-  static constexpr std::array rematerializes{rows_of(input(x))};
+  static constexpr std::array rematerializes{rows_or_codes_of(input(x))};
   Tensor forward(std::span<const Tensor> inputs) const;
   void backward(Tensor dy, const Saved<Relu>& saved, Grads& grads) const;
   void rematerialize(const RematInputs<Relu>& from, const Tensor& out) const;

@@ -33,6 +33,8 @@ void of_codes_on_cuda(const Operand& x, std::int64_t begin, const Tensor& y) {
 LACUNA_CURVES(LACUNA_REGISTER)
 
 const RegisterKernel cuda_relu{relu_forward, DeviceKind::cuda, apply_on_cuda<formula::Relu>};
+const RegisterKernel cuda_relu_of_codes{curve_of_codes<formula::Relu>, DeviceKind::cuda,
+                                        of_codes_on_cuda<formula::Relu>};
 const RegisterKernel cuda_relu_backward{
     relu_backward, DeviceKind::cuda, [](const Tensor& y, const Tensor& dy, const Tensor& dx) {
       cuda::map(stream_of(dx.device()), dy.dtype(), dy.count(), formula::ReluBackward{}, dy.data<const std::byte>(),

@@ -149,7 +149,11 @@ void GatedActivation::backward(Tensor dy, const Saved<GatedActivation>& saved, G
 }
 
 void GatedActivation::rematerialize(const RematInputs<GatedActivation>& from, const Tensor& out) const {
-  gated_activation_forward(out.device(), curve, from.get<input(gate)>(), from.get<input(up)>(), out);
+  const Tensor &g = from.get<input(gate)>(), &u = from.get<input(up)>();
+  if (g.defined() && (u.defined() || from.codes<input(up)>() == nullptr))
+    return gated_activation_forward(out.device(), curve, g, u, out);
+  gated_activation_of_codes(out.device(), curve, g.defined() ? Operand(g) : *from.codes<input(gate)>(),
+                            u.defined() ? Operand(u) : *from.codes<input(up)>(), from.first_row(), out);
 }
 
 }  // namespace lacuna

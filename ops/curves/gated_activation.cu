@@ -21,16 +21,17 @@ struct GatedRows {
   LACUNA_DEVICE std::int64_t up(std::int64_t row) const { return joined ? 2 * row + 1 : row; }
 };
 
-template <class T, class F>
+template <class T, class Gate, class Up, class F>
 struct GatedForwardKernel {
   static constexpr int threads = 256;
-  Kept<T> gate, up;
+  Gate gate;
+  Up up;
   Written<T> y;
   GatedRows at;
-  std::int64_t rows, width;
+  std::int64_t first_gate, first_up, rows, width;
   LACUNA_DEVICE void operator()(const Block<GatedForwardKernel>& block) const {
     for_eight(block, rows, width, [&](std::int64_t row, std::int64_t c) {
-      const Eight g = gate.at_row(at.gate(row), width, c), u = up.at_row(at.up(row), width, c);
+      const Eight g = gate.at_row(at.gate(first_gate + row), width, c), u = up.at_row(at.up(first_up + row), width, c);
       Eight out;
 #pragma unroll
       for (int i = 0; i < 8; ++i) out[i] = F{}(g[i]) * u[i];
@@ -71,16 +72,23 @@ struct GatedBackwardKernel {
 }  // namespace
 
 void gated_forward(Stream stream, DType type, const GatedForward& what) {
-  const std::int64_t count = what.rows * what.width, of_input = what.joined ? 2 * count : count;
+  const GatedInput& ups = what.joined ? what.gate : what.up;
+  const std::int64_t of_row = what.joined ? 2 * what.width : what.width;
   with_cuda_type(type, [&]<class T>(Type<T>) {
-    with_gated_curve(what.curve, [&]<class F, class B>(F, B) {
-      run(stream, blocks_of(what.rows, what.width),
-          GatedForwardKernel<T, F>{.gate = {what.gate, of_input},
-                                   .up = {what.joined ? what.gate : what.up, of_input},
-                                   .y = {what.y, count},
-                                   .at = {what.joined},
-                                   .rows = what.rows,
-                                   .width = what.width});
+    with_saved_values<T>(what.gate.values, what.gate.rows * of_row, [&]<class Gate>(const Gate& gate) {
+      with_saved_values<T>(ups.values, ups.rows * of_row, [&]<class Up>(const Up& up) {
+        with_gated_curve(what.curve, [&]<class F, class B>(F, B) {
+          run(stream, blocks_of(what.rows, what.width),
+              GatedForwardKernel<T, Gate, Up, F>{.gate = gate,
+                                                 .up = up,
+                                                 .y = {what.y, what.rows * what.width},
+                                                 .at = {what.joined},
+                                                 .first_gate = what.gate.first,
+                                                 .first_up = ups.first,
+                                                 .rows = what.rows,
+                                                 .width = what.width});
+        });
+      });
     });
   });
 }

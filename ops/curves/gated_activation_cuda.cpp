@@ -10,24 +10,37 @@ namespace {
 
 cuda::GatedCurve curve_of(GatedActivation::Curve curve) { return static_cast<cuda::GatedCurve>(curve); }
 
-const RegisterKernel cuda_gated_forward{
-    gated_activation_forward, DeviceKind::cuda,
-    [](GatedActivation::Curve curve, const Tensor& gate, const Tensor& up, const Tensor& y) {
-      cuda::gated_forward(stream_of(y.device()), y.dtype(),
-                          {.curve = curve_of(curve),
-                           .joined = !up.defined(),
-                           .gate = gate.data<const std::byte>(),
-                           .up = up.defined() ? up.data<const std::byte>() : nullptr,
-                           .y = y.raw(),
-                           .rows = y.rows(),
-                           .width = y.shape().back()});
-    }};
-
 /// The tensor that a kernel reads as it lies; nothing if it has to be decoded first, or computed again.
 std::optional<cuda::SavedValues> readable(const Operand& operand, std::int64_t width) {
   if (const auto* const kept = operand.as<KeptForm>()) return cuda::saved_values(kept->values);
   return width % 8 == 0 ? cuda::saved_codes(operand) : std::nullopt;
 }
+
+/// Rows of an operand from `begin` on, if it is codes; a tensor holds those alone.
+cuda::GatedInput input_from(const Operand& operand, std::int64_t begin, std::int64_t width) {
+  if (!operand.defined()) return {};
+  return {readable(operand, width).value(), operand.shape().rows(), operand.as<KeptForm>() == nullptr ? begin : 0};
+}
+
+void forward(GatedActivation::Curve curve, const Operand& gate, const Operand& up, std::int64_t begin,
+             const Tensor& y) {
+  const std::int64_t width = y.shape().back();
+  cuda::gated_forward(stream_of(y.device()), y.dtype(),
+                      {.curve = curve_of(curve),
+                       .joined = !up.defined(),
+                       .gate = input_from(gate, begin, width),
+                       .up = input_from(up, begin, width),
+                       .y = y.raw(),
+                       .rows = y.rows(),
+                       .width = width});
+}
+
+const RegisterKernel cuda_gated_forward{
+    gated_activation_forward, DeviceKind::cuda,
+    [](GatedActivation::Curve curve, const Tensor& gate, const Tensor& up, const Tensor& y) {
+      forward(curve, Operand(gate), up.defined() ? Operand(up) : Operand(), 0, y);
+    }};
+const RegisterKernel cuda_gated_of_codes{gated_activation_of_codes, DeviceKind::cuda, forward};
 
 const RegisterKernel cuda_gated_backward{
     gated_activation_backward, DeviceKind::cuda,

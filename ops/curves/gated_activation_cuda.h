@@ -11,11 +11,17 @@ namespace lacuna::cuda {
 
 enum class GatedCurve : std::uint8_t { silu, gelu, gelu_tanh };  // as GatedActivation::Curve
 
-/// y = f(gate) · up. y: [rows, width]; gate, up: the same, or gate [rows, 2, width] holds both (`joined`).
+/// Rows of a gate or an up: [rows, width], of which the first to read is `first`.
+struct GatedInput {
+  SavedValues values{};
+  std::int64_t rows = 0, first = 0;
+};
+/// y = f(gate) · up. y: [rows, width]; gate, up: as wide, or gate [rows, 2, width] holds both (`joined`). Codes: width
+/// is a multiple of 8.
 struct GatedForward {
   GatedCurve curve;
   bool joined;
-  const void *gate, *up;
+  GatedInput gate, up;
   void* y;
   std::int64_t rows, width;
 };

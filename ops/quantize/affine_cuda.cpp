@@ -61,13 +61,17 @@ void quantize_affine_on_cuda(const Tensor& x, const QuantizedTensor& quantized, 
   if (seen.defined()) copy_out(seen, known->seen);
 }
 
-void dequantize_affine_on_cuda(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end,
-                               const Tensor& out) {
-  cuda::dequantize_affine(stream_of(out.device()), out.dtype(), codes_of(quantized), begin, end, out.raw());
+void dequantize_affine_on_cuda(const QuantizedTensor& quantized, const Tensor& signs, std::int64_t begin,
+                               std::int64_t end, const Tensor& out) {
+  cuda::dequantize_affine(stream_of(out.device()), out.dtype(), codes_of(quantized),
+                          signs.defined() ? signs.data<const std::uint8_t>() : nullptr, begin, end, out.raw());
 }
 
 const RegisterKernel cuda_encode{encode_affine, DeviceKind::cuda, quantize_affine_on_cuda};
-const RegisterKernel cuda_decode{decode_affine, DeviceKind::cuda, dequantize_affine_on_cuda};
+const RegisterKernel cuda_decode{decode_affine, DeviceKind::cuda,
+                                 [](const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end,
+                                    const Tensor& out) { dequantize_affine_on_cuda(quantized, {}, begin, end, out); }};
+const RegisterKernel cuda_decode_rectified{decode_affine_rectified, DeviceKind::cuda, dequantize_affine_on_cuda};
 
 }  // namespace
 }  // namespace lacuna::quant

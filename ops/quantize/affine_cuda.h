@@ -48,8 +48,9 @@ struct QuantizeInTwoPasses {
 };
 void quantize_in_two_passes(Stream stream, DType type, const QuantizeInTwoPasses& what);
 
-/// Elements [begin, end) into `out`.
-void dequantize_affine(Stream stream, DType type, const AffineCodes& from, std::int64_t begin, std::int64_t end,
-                       void* out);
+/// Elements [begin, end) into `out`. `signs`: bits of all elements; those whose bit is not set become 0 unless they are
+/// NaN; null: as decoded.
+void dequantize_affine(Stream stream, DType type, const AffineCodes& from, const std::uint8_t* signs,
+                       std::int64_t begin, std::int64_t end, void* out);
 
 }  // namespace lacuna::cuda

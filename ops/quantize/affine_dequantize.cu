@@ -1,5 +1,6 @@
 #include "ops/quantize/decode_map.h"
 #include "ops/quantize/group_walk.h"
+#include "ops/quantize/sign_mask_cuda.h"
 
 namespace lacuna::cuda {
 namespace {
@@ -43,17 +44,19 @@ struct Dequantize {
 
 }  // namespace
 
-void dequantize_affine(Stream stream, DType type, const AffineCodes& from, std::int64_t begin, std::int64_t end,
-                       void* out) {
+void dequantize_affine(Stream stream, DType type, const AffineCodes& from, const std::uint8_t* signs,
+                       std::int64_t begin, std::int64_t end, void* out) {
+  const SavedValues codes{.codes = from.codes,
+                          .params = from.params,
+                          .group = from.size,
+                          .key = from.key,
+                          .bits = from.bits,
+                          .dithered = from.dithered};
+  const bool by_quads = from.row == from.count && in_quads(codes, begin, end, out);
   with_cuda_type(type, [&]<class T>(Type<T>) {
-    const SavedValues codes{.codes = from.codes,
-                            .params = from.params,
-                            .group = from.size,
-                            .key = from.key,
-                            .bits = from.bits,
-                            .dithered = from.dithered};
-    if (from.row == from.count && in_quads(codes, begin, end, out))
-      return decode_quads(stream, codes, begin, end, static_cast<T*>(out), AsDecoded{});
+    T* const to = static_cast<T*>(out);
+    if (by_quads && signs != nullptr) return decode_quads(stream, codes, begin, end, to, Rectified{signs + begin / 8});
+    if (by_quads) return decode_quads(stream, codes, begin, end, to, AsDecoded{});
     run(stream, divide_up(end - begin / 8 * 8, 8 * Dequantize<T>::threads),
         Dequantize<T>{.from = from,
                       .groups = Groups(from),
@@ -62,6 +65,9 @@ void dequantize_affine(Stream stream, DType type, const AffineCodes& from, std::
                       .begin = begin,
                       .end = end});
   });
+  if (signs != nullptr && !by_quads)
+    apply_sign_bits(stream, type,
+                    {.in = out, .bits = signs, .first = begin, .keep_nan = true, .out = out, .count = end - begin});
 }
 
 }  // namespace lacuna::cuda

@@ -11,6 +11,18 @@ struct AsDecoded {
   LACUNA_DEVICE Eight operator()(const Eight& values, std::int64_t) const { return values; }
 };
 
+/// The map of ReLU by signs: a value whose bit is set, or NaN, stays; others become 0.
+struct Rectified {
+  const std::uint8_t* signs;  // bits from the first value on
+
+  LACUNA_DEVICE Eight operator()(Eight values, std::int64_t element) const {
+    const std::uint32_t bits = signs[element / 8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) values[i] = (bits >> i & 1U) != 0 || values[i] != values[i] ? values[i] : 0.0F;
+    return values;
+  }
+};
+
 /// Whole blocks of one group each: a thread has 32 elements.
 template <class T, class Map>
 struct DecodeQuads {

@@ -17,6 +17,10 @@ inline constinit Kernel<void(const Tensor& x, const QuantizedTensor& quantized, 
     encode_affine{"quantize"};
 inline constinit Kernel<void(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Tensor& out)>
     decode_affine{"dequantize"};
+/// On cuda: values whose bit in `signs` (sign_mask.h) is not set are 0.
+inline constinit Kernel<void(const QuantizedTensor& quantized, const Tensor& signs, std::int64_t begin,
+                             std::int64_t end, const Tensor& out)>
+    decode_affine_rectified{"dequantize"};
 inline constinit Kernel<void(const Tensor& x, const QuantizedTensor& quantized)> encode_hadamard{"quantize"};
 inline constinit Kernel<void(const QuantizedTensor& quantized, std::int64_t begin, std::int64_t end, const Tensor& out)>
     decode_hadamard{"dequantize"};

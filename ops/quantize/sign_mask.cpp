@@ -1,8 +1,10 @@
 #include "ops/quantize/sign_mask.h"
 
 #include "core/parallel.h"
+#include "ops/quantize/affine.h"
 #include "ops/quantize/quantize_kernels.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -111,6 +113,19 @@ void pass_where_set(const Tensor& in, const Tensor& bits, std::int64_t first, co
 
 void rectify(const Tensor& in, const Tensor& bits, std::int64_t first, const Tensor& out) {
   apply_bits(in, bits, first, true, out);
+}
+
+void dequantize_rectified(const QuantizedTensor& quantized, const Tensor& bits, std::int64_t begin, std::int64_t end,
+                          const Tensor& out) {
+  if (out.device().kind == DeviceKind::cuda && begin < end && affine_quantizer_of(quantized.config) != nullptr) {
+    expect(end <= std::min(quantized.shape.count(), 8 * bits.count()) && out.count() == end - begin &&
+               out.dtype() == quantized.dtype,
+           "dequantize: elements [{}, {}) of {} in {} do not fit {} signs and an output of {} values in {}", begin, end,
+           quantized.shape, name_of(quantized.dtype), 8 * bits.count(), out.count(), name_of(out.dtype()));
+    return decode_affine_rectified(out.device(), quantized, bits, begin, end, out);
+  }
+  dequantize(quantized, begin, end, out);
+  rectify(out, bits, begin, out);
 }
 
 void rectify(DType dtype, std::byte* values, std::int64_t count, const std::uint8_t* bits, std::int64_t first) {

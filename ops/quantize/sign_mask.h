@@ -1,7 +1,7 @@
 // Sign masks: one bit per element, for backward passes that need signs only.
 #pragma once
 
-#include "core/tensor.h"
+#include "ops/quantize/quantize.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +23,10 @@ void rectify(const Tensor& in, const Tensor& bits, std::int64_t first, const Ten
 
 /// The same in place for `count` values at `values` in host memory.
 void rectify(DType dtype, std::byte* values, std::int64_t count, const std::uint8_t* bits, std::int64_t first);
+
+/// Dequantizes elements [begin, end), those of bit `begin` on, and rectifies them.
+void dequantize_rectified(const QuantizedTensor& quantized, const Tensor& bits, std::int64_t begin, std::int64_t end,
+                          const Tensor& out);
 
 /// out[i] = bit `first` + i, as integers, so that loops over them vectorize. `bits` as from pack_signs; `out` [count];
 /// both in host memory.

@@ -92,6 +92,24 @@ constexpr bool has_room(const DenseAttention& a) {
   return (a.backward ? workspace_of_sample(a) : 0) + mask_of_sample(a) <= most_attention_workspace;
 }
 
+/// Whether cuDNN has a plan for it on cards of this compute capability, one that adds in a fixed order (docs/cuda.md).
+constexpr bool is_planned_on(int compute_capability, const DenseAttention& a) {
+  const int major = compute_capability / 10;
+  const bool plans_packed = major == 9 || major == 10, plans_dropout = major != 10;
+  return !a.backward || ((a.rows != SampleRows::packed || plans_packed) && (!a.dropout || plans_dropout));
+}
+/// Whether `has_plan(part)` holds for the parts of a call of all its samples.
+template <class F>
+bool all_parts(DenseAttention what, const F& has_plan) {
+  if (!has_room(what)) return false;
+  const std::int64_t samples = what.samples, part = samples_at_once(what);
+  for (const std::int64_t count : {part, samples - (samples - 1) / part * part}) {
+    what.samples = count;
+    if (!has_plan(what)) return false;
+  }
+  return true;
+}
+
 /// Whether the library is here and computes this within its workspace (library_workspace; of attention workspace_for),
 /// with the same bits every run. Where it does not, library_notes says why.
 bool has_plan(int device, const Convolution& what);

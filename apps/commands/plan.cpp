@@ -38,7 +38,8 @@ struct PlanOptions {
   int ranks = 1;
   std::string bandwidth = "1Gbit", latency = "50us";
   std::string timeline;
-  std::optional<std::string> card;  // bytes of a GPU
+  std::optional<std::string> card;        // bytes of a GPU
+  std::optional<std::string> capability;  // of its computations, as 8.9
   Report report;
 };
 
@@ -92,9 +93,21 @@ void write_timeline(const PlanOptions& options, const std::vector<Experiment>& e
   file.commit();
 }
 
+/// 89 of 8.9.
+int parse_capability(const std::string& text) {
+  const auto is_digit = [](char c) { return '0' <= c && c <= '9'; };
+  const std::size_t point = text.find('.');
+  if ((point != 1 && point != 2) || text.size() != point + 2 ||
+      !std::ranges::all_of(text, [&](char c) { return c == '.' || is_digit(c); }) || !is_digit(text.back()) ||
+      std::stoi(text) < 8)
+    reject("--compute-capability: expected a number from 8.0 on, as 8.9, got {}", text);
+  return 10 * std::stoi(text) + (text.back() - '0');
+}
+
 ExitCode plan(const PlanOptions& options) {
   Experiment configured = as_rank(options.configuration.parse(), 0, options.ranks);
   if (options.card) configured.process.card = Card{.memory = parse_bytes(*options.card, "--card")};
+  if (options.capability) configured.process.card->compute_capability = parse_capability(*options.capability);
   const Experiment read = settled(std::move(configured));
   if (options.card && device_of(read).kind != DeviceKind::cuda)
     reject("--card: expected train.device=cuda, got {}", read.train.device);
@@ -204,8 +217,13 @@ const RegisterCommand plan_command(40, "plan", "predict the memory of training, 
   app.add_option("--bandwidth", options->bandwidth, "with --ranks: what a process sends a second, as 1Gbit or 12.5GB")
       ->capture_default_str();
   app.add_option("--latency", options->latency, "with --ranks: of a message, as 50us")->capture_default_str();
-  app.add_option("--card", options->card, "with train.device=cuda: memory of a GPU that need not be here, as 8GiB")
-      ->type_name("BYTES");
+  CLI::Option* const card =
+      app.add_option("--card", options->card, "with train.device=cuda: memory of a GPU that need not be here, as 8GiB")
+          ->type_name("BYTES");
+  app.add_option("--compute-capability", options->capability,
+                 "with --card: that of the GPU, as 8.9 of an RTX 4090 (9.0, an H100, if not given)")
+      ->needs(card)
+      ->type_name("NUMBER");
   app.add_option("--timeline", options->timeline, "write a page with the bytes in memory over one step, of each policy")
       ->type_name("FILE.html");
   options->configuration.declare_image_gradient(app);

@@ -207,7 +207,10 @@ class Cuda final : public Backend {
       std::vector<Card> all;
       for (const int number : usable().numbers) {
         const cudaDeviceProp one = properties(number);
-        all.push_back({static_cast<std::int64_t>(one.totalGlobalMem), one.l2CacheSize});
+        all.push_back({.memory = static_cast<std::int64_t>(one.totalGlobalMem),
+                       .cache = one.l2CacheSize,
+                       .compute_capability = 10 * one.major + one.minor,
+                       .device = static_cast<int>(all.size())});
       }
       return all;
     }();

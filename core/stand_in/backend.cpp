@@ -107,7 +107,12 @@ class StandIn final : public Backend {
     return std::make_unique<Work>(std::move(*work));
   }
 
-  Card card(int device) const override { return {.memory = capacity(device) + card_beside_tensors}; }
+  Card card(int device) const override {
+    const char* const capability = std::getenv("LACUNA_STAND_IN_CAPABILITY");
+    return {.memory = capacity(device) + card_beside_tensors,
+            .compute_capability = capability == nullptr ? Card().compute_capability : std::atoi(capability),
+            .device = device};
+  }
   std::int64_t capacity(int) const override {
     const char* const bytes = std::getenv("LACUNA_STAND_IN_BYTES");
     return bytes == nullptr ? std::int64_t{8} << 30

@@ -138,6 +138,12 @@ void for_parts(const DenseArguments& a, std::int64_t at_once, const F& f) {
   for (std::int64_t first = 0; first < a.samples; first += at_once) f(first, std::min(at_once, a.samples - first));
 }
 
+const RegisterKernel plan_of_cuda{dense_plan, DeviceKind::cuda,
+                                  [](Device device, const cuda::DenseAttention& what, bool& has) {
+                                    stream_of(device);  // makes it the current one
+                                    has = uses_cudnn() && cuda::has_plan(device.index, what);
+                                  }};
+
 }  // namespace
 
 Tensor forward_by_cudnn(const DenseArguments& a, const Tensor& y) {
@@ -145,12 +151,7 @@ Tensor forward_by_cudnn(const DenseArguments& a, const Tensor& y) {
   if (!fits(a, y.dtype())) return {};
   cuda::DenseAttention what = dense_problem(a, y.dtype(), false);
   const std::int64_t part = cuda::samples_at_once(what), width = a.heads * a.head_dim, element = size_of(y.dtype());
-  bool has_plans = cuda::has_room(what);
-  for (const std::int64_t samples : {part, a.samples - (a.samples - 1) / part * part}) {
-    what.samples = samples;
-    has_plans = has_plans && cuda::has_plan(device.index, what);
-  }
-  if (!has_plans) return {};
+  if (!cuda::all_parts(what, [&](const auto& one) { return cuda::has_plan(device.index, one); })) return {};
   Tensor log_sums = Tensor::empty({a.samples, a.heads, a.queries}, DType::f32, device);
   for_parts(a, part, [&](std::int64_t first, std::int64_t samples) {
     what.samples = samples;
@@ -177,12 +178,11 @@ bool backward_by_cudnn(const DenseArguments& a, const Tensor& dy, const TokenCol
   backward.dk_stride = stride_of(dk);
   backward.dv_stride = stride_of(dv);
   const std::int64_t part = cuda::samples_at_once(backward);
-  for (const std::int64_t samples : {part, a.samples - (a.samples - 1) / part * part}) {
-    forward.samples = backward.samples = samples;
-    if (!cuda::has_room(backward) || (again && !cuda::has_plan(device.index, forward)) ||
-        !cuda::has_plan(device.index, backward))
-      return false;
-  }
+  const auto has_plans = [&](const cuda::DenseAttention& one) {
+    forward.samples = one.samples;
+    return (!again || cuda::has_plan(device.index, forward)) && cuda::has_plan(device.index, one);
+  };
+  if (!cuda::all_parts(backward, has_plans)) return false;
   const std::int64_t width = a.heads * a.head_dim, element = size_of(dy.dtype());
   const Tensor y_again = Tensor::empty({again ? a.most_rows(part) : 0, width}, dy.dtype(), device, Purpose::workspace);
   const Tensor sums_again =

@@ -1,5 +1,7 @@
 #include "ops/attention/dense_form.h"
 
+#include "core/planned_device.h"
+
 #include <algorithm>
 
 namespace lacuna {
@@ -34,9 +36,19 @@ Tensor workspace_of(const Shape& shape, DType dtype, Device device) {
   return Tensor::empty(shape, dtype, device, Purpose::workspace);
 }
 
+/// Whether cuDNN has a plan on the card that a step on `meta` simulates. One that is here is asked.
+bool has_planned(const cuda::DenseAttention& what) {
+  const Card card = card_of(Device::meta);
+  bool has = cuda::is_planned_on(card.compute_capability, what);
+  if (!card.device) return has;
+  const Device here{DeviceKind::cuda, static_cast<std::uint8_t>(*card.device)};
+  dense_plan(here, here, what, has);
+  return has;
+}
+
 /// Whether a step on `meta` plans for attention by cuDNN.
 bool is_planned(const cuda::DenseAttention& what, Device device) {
-  return device == Device::meta && is_dense(what.head_dim, what.dtype) && cuda::has_room(what);
+  return device == Device::meta && is_dense(what.head_dim, what.dtype) && cuda::all_parts(what, has_planned);
 }
 
 }  // namespace
@@ -157,6 +169,9 @@ Tensor take_dense_forward_memory(const DenseArguments& of, DType dtype, Device d
 
 bool take_dense_backward_memory(const DenseArguments& of, DType dtype, Device device) {
   cuda::DenseAttention what = dense_problem(of, dtype, true);
+  what.dq_stride = what.q_stride;  // gradients lie as what they are of
+  what.dk_stride = what.k_stride;
+  what.dv_stride = what.v_stride;
   if (!is_planned(what, device)) return false;
   what.samples = cuda::samples_at_once(what);
   const bool again = !of.y.defined() || !of.log_sums.defined();

@@ -1,6 +1,7 @@
 // Attention that cuDNN computes (ops/attention/dense_cuda.h), and the memory that it takes.
 #pragma once
 
+#include "core/kernel.h"
 #include "ops/attention/attention_kernels.h"
 #include "ops/attention/causal_kernels.h"
 #include "ops/dnn_cuda.h"
@@ -56,6 +57,10 @@ struct DenseMemory {
   Tensor workspace{};                      // u8
   static std::int64_t of_table(std::int64_t samples) { return (samples + 1 + unit - 1) / unit * unit; }
 };
+
+/// Whether the library of a device has a plan for it.
+inline constinit Kernel<void(Device device, const cuda::DenseAttention& what, bool& has)> dense_plan{
+    "attention's plan"};
 
 /// Takes and releases on `meta` what attention takes on cuda; nothing elsewhere. Forward's returns the log sums that it
 /// will give, f32 [samples, heads, queries], or an undefined tensor.

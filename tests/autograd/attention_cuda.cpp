@@ -10,7 +10,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,8 +25,14 @@ struct Step {
   std::int64_t peak = 0;
 };
 
+struct Form {
+  bool is_causal;
+  bool is_unequal = false;  // packed samples, of causal attention
+  double dropout = 0;
+};
+
 /// linear(attention(linear(x))) of 3 samples of 5 tokens, 2 heads of 8; `trains`: the last linear's weight.
-Step step(Device device, MemoryPolicy& policy, bool is_causal, bool trains = true) {
+Step step(Device device, MemoryPolicy& policy, const Form& form, bool trains = true) {
   constexpr std::int64_t width = 16;
   const Variable x(test_values({3, 5, width}, 1, DType::bf16).to(device), true, "x"),
       in(test_values({3 * width, width}, 2, DType::f32).to(device), true, "in"),
@@ -37,15 +45,18 @@ Step step(Device device, MemoryPolicy& policy, bool is_causal, bool trains = tru
   {
     const Recording recording(tape);
     Variable mixed;
-    if (is_causal) {
-      const auto sequences = Sequences::packed(std::vector<std::int64_t>{0, 5, 10, 15});
+    if (form.is_causal) {
+      const auto sequences = Sequences::packed(std::vector<std::int64_t>{0, form.is_unequal ? 4 : 5, 10, 15});
       const auto part = [&](std::uint32_t site) {
         const Variable weight(test_values({width, width}, site, DType::f32).to(device), true, "part");
         return apply(Linear{}, x, weight, Variable()).reshape({1, 15, width});
       };
-      mixed = apply(CausalAttention{.heads = 2, .kv_heads = 2, .sequences = sequences}, part(4), part(5), part(6));
+      mixed = apply(
+          CausalAttention{.heads = 2, .kv_heads = 2, .sequences = sequences, .dropout = form.dropout, .positions = 6},
+          part(4), part(5), part(6));
     } else {
-      mixed = apply(Attention{.heads = 2}, apply(Linear{}, x, in, Variable()), Variable(), Variable());
+      mixed = apply(Attention{.heads = 2, .dropout = form.dropout}, apply(Linear{}, x, in, Variable()), Variable(),
+                    Variable());
     }
     Variable y = apply(Linear{}, std::move(mixed), out, Variable());
     for (const SavedTensorReport& report : tape.report())
@@ -85,29 +96,48 @@ std::int64_t window_peak(Device device, MemoryPolicy& policy, std::int64_t windo
 
 TEST_CASE("cuda: attention keeps its log sums, and no policy that keeps values, nor a frozen layer, changes bits") {
   for (const bool is_causal : {false, true}) {
-    const Step keep = step(Device::cuda, policy("keep"), is_causal);
+    const Step keep = step(Device::cuda, policy("keep"), {is_causal});
     CHECK(keep.sums == 3 * 2 * 5 * 4);
-    CHECK(step(Device::cuda, policy("exact"), is_causal).gradient == keep.gradient);
-    const Step frozen = step(Device::cuda, policy("keep"), is_causal, false);
+    CHECK(step(Device::cuda, policy("exact"), {is_causal}).gradient == keep.gradient);
+    const Step frozen = step(Device::cuda, policy("keep"), {is_causal}, false);
     CHECK(frozen.gradient == keep.gradient);
-    CHECK(step(Device::cpu, policy("keep"), is_causal).sums == 0);
+    CHECK(step(Device::cpu, policy("keep"), {is_causal}).sums == 0);
   }
 }
 
 TEST_CASE("cuda: under a policy that quantizes attention keeps no log sums") {
   const auto quantizing = make_policy("fixed", {{"bits", 4.0}});
-  CHECK(step(Device::cuda, *quantizing, false).sums == 0);
+  CHECK(step(Device::cuda, *quantizing, {.is_causal = false}).sums == 0);
 }
 
 TEST_CASE("cuda: a plan counts what attention keeps and works in") {
   for (const bool is_causal : {false, true})
     for (const bool trains : {false, true}) {
-      const Step there = step(Device::cuda, policy("exact"), is_causal, trains);
+      const Step there = step(Device::cuda, policy("exact"), {is_causal}, trains);
       const PlannedDeviceScope scope(DeviceKind::cuda);
-      const Step planned = step(Device::meta, policy("exact"), is_causal, trains);
+      const Step planned = step(Device::meta, policy("exact"), {is_causal}, trains);
       CHECK(planned.sums == there.sums);
       CHECK(planned.peak == there.peak);
     }
+}
+
+TEST_CASE(
+    "cuda: a plan counts what attention works in on a card where cuDNN has a plan for it, and where it has none") {
+  for (const int capability : {80, 90, 100}) {
+    ::setenv("LACUNA_STAND_IN_CAPABILITY", std::to_string(capability).c_str(), 1);
+    for (const Form& form : {Form{true, true}, {false, false, 0.1}, {true, true, 0.1}}) {
+      CAPTURE(capability);
+      CAPTURE(form.is_unequal);
+      CAPTURE(form.dropout);
+      const std::int64_t taken = step(Device::cuda, policy("exact"), form).peak;
+      const Card here = card_of(Device::cuda), described{.compute_capability = capability};
+      for (const Card& card : {here, described}) {
+        const PlannedDeviceScope scope(DeviceKind::cuda, card);
+        CHECK(step(Device::meta, policy("exact"), form).peak == taken);
+      }
+    }
+  }
+  ::unsetenv("LACUNA_STAND_IN_CAPABILITY");
 }
 
 TEST_CASE("cuda: a plan counts what attention within windows of one tile and of several works in") {

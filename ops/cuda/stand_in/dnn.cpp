@@ -1,6 +1,7 @@
 // cuDNN's operations by plain loops over f32: convolutions and attention are tested through it.
 #include "ops/dnn_cuda.h"
 
+#include "core/backend.h"
 #include "core/stand_in/queue.h"
 #include "ops/cuda/stand_in/values.h"
 #include "ops/cuda_libraries.h"
@@ -184,7 +185,9 @@ const RegisterKernel state{add_cuda_libraries, DeviceKind::cuda, [](std::vector<
 }  // namespace
 
 bool has_plan(int, const Convolution&) { return true; }
-bool has_plan(int, const DenseAttention&) { return true; }
+bool has_plan(int device, const DenseAttention& what) {
+  return is_planned_on(backend(Device::cuda).card(device).compute_capability, what);
+}
 
 void convolve(Stream stream, int, const Convolution& what, const void* first, const void* second, void* result, void*) {
   stand_in::enqueue(stream, [=] { convolve_now(what, first, second, result); });

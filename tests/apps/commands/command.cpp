@@ -540,6 +540,9 @@ TEST_CASE("plan: --card says whether a GPU that is not here has room, less what 
   CHECK(plan({"train.device=cpu", "--card", "8GiB"}).code == 2);
   check_refused(folder, {"plan", "-c", "c.yaml", "train.device=cpu", "memory.budget=device"}, {"memory.budget"});
   CHECK(plan({"train.device=cuda", "--card", "eight"}).code == 2);
+  CHECK(plan({"train.device=cuda", "--card", "24GiB", "--compute-capability", "8.9"}).code == 0);
+  for (const char* const wrong : {"7.5", "8", "8.x", "89"})
+    CHECK(plan({"train.device=cuda", "--card", "24GiB", "--compute-capability", wrong}).code == 2);
 }
 
 #ifndef LACUNA_ADDRESS_SANITIZER  // whose own memory does not fit under a limit

@@ -8,7 +8,12 @@ By `lacuna plan`: the peak of a whole training step, parameters, gradients and t
 resnet152, bert_large (128 tokens), or a ViT. One number is raised while all others stay. Depth of a ResNet: layers, by blocks of the third stage; width: of the bottleneck
 (`base_width`, 64 as published). Width of a ViT: in heads of 64.
 """
+import os
+
 import common
+
+# One processor's scratch memory on every machine, as in the sweeps' tests: one without products of bf16 needs the most.
+os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2"
 
 POLICIES = {"`keep`": "{policy: keep}", "`exact`": "{policy: exact}", "`mesa`": "{policy: mesa}",
             "4 bits": "{policy: fixed, bits: 4}", "`adaptive`, 2.5": "{policy: adaptive, bits: 2.5}",

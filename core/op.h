@@ -225,11 +225,12 @@ class RematInputs {
   }
   /// The whole of `from`, listed with `rows_or_codes_of`, in codes that kernels on cuda decode (cuda::saved_codes);
   /// null: it is a tensor.
-  template <Source from>
+  template <Source from, class Complete = Operand>  // complete where ops call this, not here
   const Operand* codes() const {
     constexpr std::size_t found = detail::find_row(Op::rematerializes, from);
     static_assert(found < Op::rematerializes.size() && Op::rematerializes[found].in_codes);
-    return rows_.codes == nullptr || rows_.tensors[found].defined() ? nullptr : rows_.codes + found;
+    const Complete* const all = rows_.codes;
+    return all == nullptr || rows_.tensors[found].defined() ? nullptr : all + found;
   }
   const Shape& shape() const { return rows_.shape; }
   std::int64_t first_row() const { return rows_.first_row; }

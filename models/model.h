@@ -16,6 +16,8 @@
 
 namespace lacuna {
 
+struct TensorNames;
+
 /// `tensor` of a batch on `device`: itself, or a copy of Purpose::data.
 Tensor on_device(const Tensor& tensor, Device device);
 
@@ -73,6 +75,10 @@ class Model : public Module {
 
   /// The path of the backbone, whose weights alone a file may hold; empty: it has none.
   virtual std::string_view backbone_path() const { return {}; }
+  /// Names of the backbone's tensors in files of it as a classifier; null: those behind backbone_path.
+  virtual const TensorNames* backbone_names() const { return nullptr; }
+  /// The option that makes tensors fit files that have them in other shapes, in words; empty: none is known.
+  virtual std::string_view advice_on_shapes() const { return {}; }
 
   /// A stored parameter as the model can have it, where their shapes differ for a reason that the model knows: a table
   /// of another window. Undefined where there is none. `stored` may be on `meta`.

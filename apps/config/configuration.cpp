@@ -319,6 +319,22 @@ void take_task(const ModelFolder& folder, bool evaluates, Experiment& experiment
            folder.config.string(), name, experiment.data.name);
 }
 
+/// Takes settings of the loss and of labels that the model's folder says, unless the configuration says others.
+void take_settings(const ModelFolder& folder, Experiment& experiment) {
+  const auto take = [&](std::string_view section, const OptionValues& said, const Options* known, OptionValues& to) {
+    for (const auto& [key, value] : said) {
+      const bool has_it = known != nullptr && known->find(key) != nullptr;
+      if (has_it && !to.try_emplace(key, value).second) continue;
+      experiment.notes.push_back(fmt::format("{} says {}.{} {}{}", folder.config.string(), section, key, value.text,
+                                             has_it ? "" : ", which has no effect here"));
+    }
+  };
+  const std::string &task = experiment.task.name, &data = experiment.data.name;
+  take("task", folder.task, tasks().contains(task) ? &tasks().get(task).options : nullptr, experiment.task.options);
+  take("data", folder.data, dataset_kinds().contains(data) ? &dataset_kinds().get(data).options : nullptr,
+       experiment.data.source.settings);
+}
+
 /// Gives the model as many input channels as `data.channels` says, unless the model's section says how many.
 void take_channels(const TreeEntry* model, Experiment& experiment) {
   const std::int64_t channels = experiment.data.images.channels;
@@ -460,6 +476,7 @@ Experiment from_tree(Tree root, Problems& problems, const Evaluated* evaluated,
     take_usual(root, experiment);
   }
   read_chosen(*find_section("task"), of_the_task, experiment, problems);
+  if (folder) take_settings(*folder, experiment);
   change_paths(experiment, expand);  // the task's
   const bool readable = problems.empty();
   if (!experiment.model.name.empty()) {

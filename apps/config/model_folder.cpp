@@ -14,8 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
+#include <set>
 
 namespace lacuna::apps {
 namespace {
@@ -125,16 +125,16 @@ std::optional<ModelFolder> take_backbone(Configuration& configuration, const Tre
   return as_whole(folder, model.name);
 }
 
-/// Whether `other`, without its head, is the model's backbone: the tensors are the same. Example: PVTv2 in SegFormer.
+/// Whether `other`, without its head, is the model's backbone: it has all its tensors. Example: PVTv2 in SegFormer.
 bool has_as_backbone(const Model& model, const Model& other) {
-  if (model.backbone_path().empty()) return false;
-  std::map<std::string, Shape> theirs;
-  for (const auto& [name, tensor] : state_of(other)) theirs.emplace(name, tensor.shape());
+  std::set<std::string> theirs;
+  for (const auto& [name, tensor] : state_of(other)) theirs.insert(name);
   const std::string path = std::string(model.backbone_path()) + ".";
   return std::ranges::all_of(state_of(model), [&](const NamedTensor& one) {
     if (!one.first.starts_with(path)) return true;
-    const auto found = theirs.find(one.first.substr(path.size()));
-    return found != theirs.end() && found->second == one.second.shape();
+    if (model.backbone_names() == nullptr) return theirs.contains(one.first.substr(path.size()));
+    return std::ranges::any_of(model.backbone_names()->every_name(one.first),
+                               [&](const TensorNames::Place& place) { return theirs.contains(place.name); });
   });
 }
 
@@ -144,20 +144,25 @@ std::optional<ModelFolder> take_own_backbone(Configuration& configuration, const
                                              const ModelDescription& stored) {
   Configuration::Model& model = configuration.model;
   const std::vector<HyperParameter> given = all_given(model.name, hyper_parameters_of(configuration));
+  const ModelContext meta{.device = Device::meta};
   const ModelDescription usual = describe_model(model.name, {});
+  const std::unique_ptr<Model> shape = usual.problems.empty() ? usual.build(meta) : nullptr;
+  if (!shape || shape->backbone_path().empty()) return {};
+  const bool shares_options = shape->backbone_names() == nullptr;
   std::vector<HyperParameter> taken, all = given;
   for (const HyperParameter& theirs : stored.hyper_parameters) {
     const Field* const own = usual.options.find(theirs.key);
-    const bool of_whole = theirs.key == "image_size" || theirs.key == "num_classes";
+    const bool of_whole =
+        theirs.key == "image_size" || theirs.key == "num_classes" || (!shares_options && theirs.key != "in_channels");
     if (own != nullptr && !of_whole && !own->fits_any_weights && find_value(given, theirs.key) == nullptr)
       taken.push_back(theirs);
   }
   all.insert(all.end(), taken.begin(), taken.end());
   const ModelDescription asked = describe_model(model.name, all);
   if (!asked.problems.empty()) return {};
-  for (const Contradiction& one : contradictions(given, stored))
-    if (one.key != "image_size" && one.key != "num_classes") return {};
-  const ModelContext meta{.device = Device::meta};
+  if (shares_options)
+    for (const Contradiction& one : contradictions(given, stored))
+      if (one.key != "image_size" && one.key != "num_classes") return {};
   if (!has_as_backbone(*asked.build(meta), *stored.build(meta))) return {};
   model.options.insert(model.options.end(), taken.begin(), taken.end());
   return as_whole(folder, model.name);
@@ -299,6 +304,8 @@ ModelFolder describe_folder(const Experiment& experiment) {
   folder.labels = data.classes;
   folder.columns = data.text_columns;
   folder.problem = tasks().get(experiment.task.name).problem;
+  folder.task = experiment.task.options;
+  folder.data = experiment.data.source.settings;
   if (experiment.output.weights == "bf16") folder.stored = DType::bf16;
   describe_texts(experiment, folder);
   const TransformOptions& images = experiment.data.images;

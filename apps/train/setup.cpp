@@ -159,7 +159,8 @@ LoadedAdapter adapt(const Experiment& experiment, Model& model, bool new_head, s
 /// Into `made`, the weights of model.from.
 void load_base(const Experiment& experiment, bool new_head, MadeModel& made) {
   OpenedWeights opened = open_weights(experiment.weights);
-  const WeightFiles& file = opened.weights.files;
+  WeightFiles& file = opened.weights.files;
+  if (const TensorNames* const names = made.model->backbone_names()) file.rename(*names);
   LoadOptions& options = opened.weights.options;
   // A head that the adapter brings takes the place of one for other classes.
   const bool brought = !experiment.adapter.from.empty();

@@ -83,7 +83,7 @@ std::shared_ptr<const NodeGraph> read_ogb(const fs::path& folder, const GraphFil
   for (const auto& [name, split] :
        {std::pair{"train", NodeSplit::train}, std::pair{"valid", NodeSplit::val}, std::pair{"test", NodeSplit::test}}) {
     const fs::path file = splits / (std::string(name) + ".csv.gz");
-    for_rows(file, 1, [&](std::int64_t line, const std::vector<std::string_view>& cells) {
+    for_rows(file, 1, [&, split = split](std::int64_t line, const std::vector<std::string_view>& cells) {
       put_into(split, node_of(cells[0], file, line), file.string(), *graph);
     });
   }

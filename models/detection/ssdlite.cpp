@@ -2,6 +2,7 @@
 // names, shapes and initial distributions.
 #include "models/detection/detector.h"
 #include "models/efficientnet.h"
+#include "models/io/tensor_names.h"
 #include "models/registry.h"
 #include "nn/conv.h"
 #include "nn/functional.h"
@@ -17,6 +18,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -86,6 +88,7 @@ struct SsdLiteOptions : DetectorOptions {
       "16 3 16 16 0 RE 1; 16 3 64 24 0 RE 2; 24 3 72 24 0 RE 1; 24 5 72 40 1 RE 2; 40 5 120 40 1 RE 1; "
       "40 5 120 40 1 RE 1; 40 3 240 80 0 HS 2; 80 3 200 80 0 HS 1; 80 3 184 80 0 HS 1; 80 3 184 80 0 HS 1; "
       "80 3 480 112 1 HS 1; 112 3 672 112 1 HS 1; 112 5 672 80 1 HS 2; 80 5 480 80 1 HS 1; 80 5 480 80 1 HS 1";
+  bool reduced_tail = true;
   double width = 1;
 
   SsdLiteOptions() {
@@ -100,6 +103,9 @@ struct SsdLiteOptions : DetectorOptions {
                         "blocks of MobileNetV3 with ; between them, each as torchvision's InvertedResidualConfig: "
                         "input channels, kernel, expanded channels, output channels, squeeze (0 or 1), RE or HS, "
                         "stride; channels are rounded to multiples of 8"),
+                  field("reduced_tail", &S::reduced_tail,
+                        "the tail is as narrow as `blocks` says; false: behind the last stride's expansion it is twice "
+                        "as wide, as torchvision's with weights_backbone, and MobileNetV3's of a classifier fits"),
                   field("width", &S::width, NumberRange{.low = 0, .high = 16},
                         "share of the 512, 256, 256 and 128 channels of the extra maps, each 8 at least")};
   }
@@ -111,12 +117,86 @@ struct SsdLiteOptions : DetectorOptions {
       problem = "`blocks`: expected a last block with stride 2 whose expanded channels differ from its input channels";
     if (!problem.empty()) problems.add("blocks", problem);
   }
+  /// The blocks as they are built; the options are checked.
+  std::vector<BlockForm> forms() const {
+    std::string none;
+    std::vector<BlockForm> all = read_blocks(blocks, none);
+    if (reduced_tail) return all;
+    const std::size_t split = split_of(all);
+    for (std::size_t i = split; i < all.size(); ++i) {
+      all[i].out *= 2;
+      if (i == split) continue;
+      all[i].in *= 2;
+      all[i].inner *= 2;
+    }
+    return all;
+  }
   std::vector<std::int64_t> extra_channels() const {
     std::vector<std::int64_t> all;
     for (const double channels : {512, 256, 256, 128})
       all.push_back(std::max<std::int64_t>(8, static_cast<std::int64_t>(channels * width)));
     return all;
   }
+};
+
+/// The names that torchvision and timm give the backbone's tensors in a MobileNetV3.
+class ClassifierNames {
+ public:
+  explicit ClassifierNames(const std::vector<BlockForm>& forms) {
+    names_.ignored_heads = {"conv_head.", "classifier."};
+    add("0.0.0.", "0.0.", "conv_stem.");
+    add("0.0.1.", "0.1.", "bn1.");
+    const std::size_t split = split_of(forms);
+    std::size_t stage = 0, place = 0;  // of timm
+    for (std::size_t i = 0; i < forms.size(); ++i) {
+      const BlockForm& form = forms[i];
+      if (i > 0) ++place;
+      if (i > 0 && (form.stride == 2 || form.in != form.out)) {
+        ++stage;
+        place = 0;
+      }
+      const std::string ours = i < split    ? fmt::format("0.{}.block.", i + 1)
+                               : i == split ? std::string("1.0.")
+                                            : fmt::format("1.{}.block.", i - split),
+                        torchvision = fmt::format("{}.block.", i + 1),
+                        timm = fmt::format("blocks.{}.{}.", stage, place);
+      int layer = 0, norm = 0;
+      const auto add_layer = [&](const char* convolution) {
+        const bool is_split = i == split && layer == 0;  // the expansion before the first map
+        const std::string own = is_split ? fmt::format("0.{}.", i + 1) : fmt::format("{}{}.", ours, layer);
+        add(own + "0.", fmt::format("{}{}.0.", torchvision, layer), timm + convolution + ".");
+        add(own + "1.", fmt::format("{}{}.1.", torchvision, layer), fmt::format("{}bn{}.", timm, ++norm));
+        ++layer;
+      };
+      if (form.expands()) add_layer("conv_pw");
+      add_layer("conv_dw");
+      if (form.squeezes) {
+        add(fmt::format("{}{}.fc1.", ours, layer), fmt::format("{}{}.fc1.", torchvision, layer),
+            timm + "se.conv_reduce.");
+        add(fmt::format("{}{}.fc2.", ours, layer), fmt::format("{}{}.fc2.", torchvision, layer),
+            timm + "se.conv_expand.");
+        ++layer;
+      }
+      add_layer(form.expands() ? "conv_pwl" : "conv_pw");
+    }
+    const std::string last = fmt::format("1.{}.", forms.size() - split), theirs = fmt::format("{}.", forms.size() + 1);
+    add(last + "0.", theirs + "0.", fmt::format("blocks.{}.0.conv.", stage + 1));
+    add(last + "1.", theirs + "1.", fmt::format("blocks.{}.0.bn1.", stage + 1));
+  }
+  ClassifierNames(const ClassifierNames&) = delete;
+  ClassifierNames& operator=(const ClassifierNames&) = delete;
+
+  const TensorNames& names() const { return names_; }
+
+ private:
+  void add(const std::string& ours, const std::string& torchvision, const std::string& timm) {
+    const std::string_view own = texts_.emplace_back("backbone.features." + ours);
+    names_.body.push_back({texts_.emplace_back("features." + torchvision), own});
+    names_.body.push_back({texts_.emplace_back(timm), own});
+  }
+
+  std::deque<std::string> texts_;  // that the names point to
+  TensorNames names_{};
 };
 
 struct Window {
@@ -261,9 +341,9 @@ class SsdLite final : public Detector {
                            .num_classes = options.num_classes,
                            .heads = class_heads(),
                            .first_convolution = "backbone.features.0.0.0"}),
-        options_(options) {
-    std::string problem;  // none: the options are checked
-    const std::vector<BlockForm> forms = read_blocks(options.blocks, problem);
+        options_(options),
+        backbone_names_(options.forms()) {
+    const std::vector<BlockForm> forms = options.forms();
     const std::size_t split = split_of(forms);
     stem_.emplace(*this, "backbone.features.0.0", options.in_channels, forms.front().in, Window{3, 2},
                   Curve::hard_swish);
@@ -294,6 +374,12 @@ class SsdLite final : public Detector {
   }
 
   bool takes(std::int64_t, std::int64_t) const override { return true; }
+  std::string_view backbone_path() const override { return "backbone.features"; }
+  const TensorNames* backbone_names() const override { return &backbone_names_.names(); }
+  std::string_view advice_on_shapes() const override {
+    if (!options_.reduced_tail) return {};
+    return "model.reduced_tail=false takes a backbone of full width, as torchvision's with weights_backbone";
+  }
 
  private:
   static constexpr std::int64_t maps = 6, negatives_of_positive = 3;
@@ -435,6 +521,7 @@ class SsdLite final : public Detector {
   }
 
   SsdLiteOptions options_;
+  ClassifierNames backbone_names_;
   std::optional<ConvNorm> stem_, expand_, last_;
   std::vector<std::unique_ptr<InvertedResidual>> fine_, coarse_;
   std::vector<std::unique_ptr<ExtraMap>> extra_;

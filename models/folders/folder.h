@@ -30,6 +30,7 @@ struct ModelFolder {
   std::vector<std::string> columns{};              // of the table of texts that it learned; two: pairs
   ImagePreparation images{};
   std::string problem{};                           // `problem_type`; empty: not said
+  OptionValues task{}, data{};                     // settings of the loss and of labels, by our keys
   std::map<std::string, std::string> refused{};    // by head: what the folder says of it and Lacuna does not compute
   std::map<std::string, std::string> tokens{};     // special ones in config.json, each as JSON, to be written again
   std::map<std::string, std::string> tokenizer{};  // its files' text, by name, to be written beside the weights

@@ -15,20 +15,7 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-constexpr std::int64_t ignored = 255;
-constexpr double aux_weight = 0.4;
-
-/// Settings of the loss belong to the task and the data, which have the usual ones.
-std::vector<std::string> notes_of_loss(const ConfigReader& config, const char* ignored_key) {
-  std::vector<std::string> notes;
-  if (const std::int64_t said = config.integer(ignored_key, ignored); said != ignored)
-    notes.push_back(fmt::format("`{}` {} of config.json is not taken: data.ignore says which label is left out",
-                                ignored_key, said));
-  if (const double said = config.real("auxiliary_loss_weight", aux_weight); said != aux_weight)
-    notes.push_back(fmt::format(
-        "`auxiliary_loss_weight` {0} of config.json is not taken: task.aux_weight={0} trains with it", said));
-  return notes;
-}
+constexpr double ignored = 255;
 
 std::vector<HyperParameter> read_segformer(const ConfigReader& config) {
   if (activation_of(config) != "gelu") config.refuse("hidden_act", "gelu");
@@ -78,39 +65,36 @@ std::string write_segformer(const Options& options, nlohmann::ordered_json& conf
             {"classifier_dropout_prob", segformer.classifier_dropout},
             {"hidden_dropout_prob", segformer.proj_drop_rate},
             {"attention_probs_dropout_prob", segformer.attn_drop_rate},
-            {"drop_path_rate", segformer.drop_path_rate},
-            {"semantic_loss_ignore_index", ignored}};
+            {"drop_path_rate", segformer.drop_path_rate}};
   return {};
 }
 
 const RegisterTransformersType segformer(
-    "segformer",
-    {.family = "segformer",
-     .architecture = "SegformerForSemanticSegmentation",
-     .names = {.base = "segformer.encoder.",
-               .body = {{"patch_embeddings.0.proj.", "backbone.patch_embed.proj."},
-                        {"patch_embeddings.0.layer_norm.", "backbone.patch_embed.norm."},
-                        {"patch_embeddings.*.proj.", "backbone.stages.*.downsample.proj."},
-                        {"patch_embeddings.*.layer_norm.", "backbone.stages.*.downsample.norm."},
-                        {"block.*.*.layer_norm_1.", "backbone.stages.*.blocks.*.norm1."},
-                        {"block.*.*.layer_norm_2.", "backbone.stages.*.blocks.*.norm2."},
-                        {"block.*.*.attention.self.query.", "backbone.stages.*.blocks.*.attn.q."},
-                        {"block.*.*.attention.self.key.", "backbone.stages.*.blocks.*.attn.kv.", 0, 2},
-                        {"block.*.*.attention.self.value.", "backbone.stages.*.blocks.*.attn.kv.", 1, 2},
-                        {"block.*.*.attention.self.sr.", "backbone.stages.*.blocks.*.attn.sr."},
-                        {"block.*.*.attention.self.layer_norm.", "backbone.stages.*.blocks.*.attn.norm."},
-                        {"block.*.*.attention.output.dense.", "backbone.stages.*.blocks.*.attn.proj."},
-                        {"block.*.*.mlp.dense1.", "backbone.stages.*.blocks.*.mlp.fc1."},
-                        {"block.*.*.mlp.dwconv.dwconv.", "backbone.stages.*.blocks.*.mlp.dwconv."},
-                        {"block.*.*.mlp.dense2.", "backbone.stages.*.blocks.*.mlp.fc2."},
-                        {"layer_norm.*.", "backbone.stages.*.norm."}},
-               .heads = {{"decode_head.", "decode_head."}},
-               .ignored_heads = {"classifier."}},  // of SegformerForImageClassification
-     .read = read_segformer,
-     .write = write_segformer,
-     .notes = [](const Options&,
-                 const ConfigReader& config) { return notes_of_loss(config, "semantic_loss_ignore_index"); },
-     .problem = "semantic_segmentation"});
+    "segformer", {.family = "segformer",
+                  .architecture = "SegformerForSemanticSegmentation",
+                  .names = {.base = "segformer.encoder.",
+                            .body = {{"patch_embeddings.0.proj.", "backbone.patch_embed.proj."},
+                                     {"patch_embeddings.0.layer_norm.", "backbone.patch_embed.norm."},
+                                     {"patch_embeddings.*.proj.", "backbone.stages.*.downsample.proj."},
+                                     {"patch_embeddings.*.layer_norm.", "backbone.stages.*.downsample.norm."},
+                                     {"block.*.*.layer_norm_1.", "backbone.stages.*.blocks.*.norm1."},
+                                     {"block.*.*.layer_norm_2.", "backbone.stages.*.blocks.*.norm2."},
+                                     {"block.*.*.attention.self.query.", "backbone.stages.*.blocks.*.attn.q."},
+                                     {"block.*.*.attention.self.key.", "backbone.stages.*.blocks.*.attn.kv.", 0, 2},
+                                     {"block.*.*.attention.self.value.", "backbone.stages.*.blocks.*.attn.kv.", 1, 2},
+                                     {"block.*.*.attention.self.sr.", "backbone.stages.*.blocks.*.attn.sr."},
+                                     {"block.*.*.attention.self.layer_norm.", "backbone.stages.*.blocks.*.attn.norm."},
+                                     {"block.*.*.attention.output.dense.", "backbone.stages.*.blocks.*.attn.proj."},
+                                     {"block.*.*.mlp.dense1.", "backbone.stages.*.blocks.*.mlp.fc1."},
+                                     {"block.*.*.mlp.dwconv.dwconv.", "backbone.stages.*.blocks.*.mlp.dwconv."},
+                                     {"block.*.*.mlp.dense2.", "backbone.stages.*.blocks.*.mlp.fc2."},
+                                     {"layer_norm.*.", "backbone.stages.*.norm."}},
+                            .heads = {{"decode_head.", "decode_head."}},
+                            .ignored_heads = {"classifier."}},  // of SegformerForImageClassification
+                  .read = read_segformer,
+                  .write = write_segformer,
+                  .problem = "semantic_segmentation",
+                  .settings = {{"semantic_loss_ignore_index", &ModelFolder::data, "ignore", ignored}}});
 
 /// The `model_type` of a backbone's family; empty: transformers has none of it.
 std::string backbone_type_of(const std::string& family) {
@@ -166,9 +150,7 @@ std::string write_upernet(const Options& options, nlohmann::ordered_json& config
             {"hidden_size", upernet.hidden_size},
             {"pool_scales", upernet.pool_scales},
             {"use_auxiliary_head", upernet.aux},
-            {"auxiliary_channels", upernet.aux_channels},
-            {"auxiliary_loss_weight", aux_weight},
-            {"loss_ignore_index", ignored}};
+            {"auxiliary_channels", upernet.aux_channels}};
   return {};
 }
 
@@ -196,17 +178,16 @@ const TensorNames* upernet_names(const Options& options) {
   return &names;
 }
 
-const RegisterTransformersType upernet("upernet", {.family = "upernet",
-                                                   .architecture = "UperNetForSemanticSegmentation",
-                                                   .names = {},
-                                                   .read = read_upernet,
-                                                   .write = write_upernet,
-                                                   .notes =
-                                                       [](const Options&, const ConfigReader& config) {
-                                                         return notes_of_loss(config, "loss_ignore_index");
-                                                       },
-                                                   .problem = "semantic_segmentation",
-                                                   .names_of = upernet_names});
+const RegisterTransformersType upernet("upernet",
+                                       {.family = "upernet",
+                                        .architecture = "UperNetForSemanticSegmentation",
+                                        .names = {},
+                                        .read = read_upernet,
+                                        .write = write_upernet,
+                                        .problem = "semantic_segmentation",
+                                        .settings = {{"auxiliary_loss_weight", &ModelFolder::task, "aux_weight", 0.4},
+                                                     {"loss_ignore_index", &ModelFolder::data, "ignore", ignored}},
+                                        .names_of = upernet_names});
 
 }  // namespace
 }  // namespace lacuna

@@ -84,7 +84,7 @@ std::int64_t padded_stage(const SwinOptions& swin) {
 }
 
 template <class S>
-std::vector<std::string> notes(const Options& options, const ConfigReader&) {
+std::vector<std::string> notes(const Options& options) {
   const std::int64_t stage = padded_stage(options.as<S>());
   if (stage < 0) return {};
   return {

@@ -106,11 +106,17 @@ void check_scale(const ConfigReader& config) {
 }
 
 /// preprocessor_config.json. Returns the side of the images; 0: not said.
-std::int64_t read_preparation(const fs::path& file, const std::string& model_type, ImagePreparation& images) {
+std::int64_t read_preparation(const fs::path& file, const std::string& model_type, ModelFolder& folder) {
   const std::optional<ordered_json> json = read_json_object(file);
   if (!json) return 0;
   const ConfigReader config(*json, file);
+  ImagePreparation& images = folder.images;
   check_scale(config);
+  for (const char* const key : {"do_reduce_labels", "reduce_labels"})  // older files have the second
+    if (config.flag(key, false))
+      folder.notes.push_back(
+          fmt::format("`{}` true of {} is not taken, since it depends on the masks: data.zero_label=ignore does that",
+                      key, file.filename().string()));
   if (!config.flag("do_resize", true)) config.refuse("do_resize", "true");
   if (config.flag("do_flip_channel_order", false)) config.refuse("do_flip_channel_order", "false");
   images.mean = config.numbers("image_mean");
@@ -144,6 +150,25 @@ std::int64_t read_preparation(const fs::path& file, const std::string& model_typ
   images.crop_mode = size.shorter > 0 ? "center" : size.both > 0 ? "squash" : "";
   images.crop_pct = side > 0 ? 1 : 0;
   return side;
+}
+
+void read_settings(const ConfigReader& config, const std::vector<SettingKey>& keys, ModelFolder& folder) {
+  for (const auto& [theirs, section, ours, usual] : keys) {
+    const double said = config.real(theirs, usual);
+    if (said == usual) continue;
+    Tree& value = (folder.*section)[std::string(ours)];
+    value = said == std::floor(said) ? Tree(static_cast<std::int64_t>(said)) : Tree(said);
+    if (said < 0) value = "none";  // no label is negative
+  }
+}
+
+void write_settings(const ModelFolder& folder, const std::vector<SettingKey>& keys, ordered_json& config) {
+  for (const auto& [theirs, section, ours, usual] : keys) {
+    const auto found = (folder.*section).find(ours);
+    const std::optional<double> said = found == (folder.*section).end() ? std::nullopt : number_in(found->second);
+    config[theirs] = said.value_or(usual);
+    if (usual == std::floor(usual)) config[theirs] = config[theirs].get<std::int64_t>();  // its type there
+  }
 }
 
 ordered_json preprocessor_of(const ImageModel& model, const ImagePreparation& images) {
@@ -253,8 +278,8 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   folder.hyper_parameters = type.read(config);
   const bool has_classes = describe_model(folder.model, folder.hyper_parameters).options.find("num_classes") != nullptr;
   if (has_classes) read_labels(config, folder);
-  const std::int64_t side =
-      read_preparation(file.parent_path() / "preprocessor_config.json", model_type, folder.images);
+  const std::int64_t side = read_preparation(file.parent_path() / "preprocessor_config.json", model_type, folder);
+  read_settings(config, type.settings, folder);
   if (side > 0 && !config.says("image_size")) folder.hyper_parameters.push_back({"image_size", side});
   folder.problem = config.text("problem_type", std::string(type.problem));
   folder.columns = config.texts(columns_key);
@@ -272,7 +297,8 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   if (options.find("pooling") != nullptr) read_sentence_modules(file.parent_path(), folder);
   if (const TensorNames& names = type.names_of ? *type.names_of(options) : type.names; !names.body.empty())
     folder.names = std::make_shared<const TensorNames>(names);
-  if (type.notes) folder.notes = type.notes(options, config);
+  if (type.notes)
+    for (std::string& note : type.notes(options)) folder.notes.push_back(std::move(note));
   return folder;
 }
 
@@ -293,6 +319,7 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
     if (!description.problem.empty() && type.architecture.find(what) != std::string::npos)
       config["problem_type"] = description.problem;
   config.update(type.config);
+  write_settings(description, kind.settings, config);
   for (const auto& [key, token] : description.tokens) config[key] = ordered_json::parse(token);
   config["dtype"] = description.stored == DType::f32    ? "float32"
                     : description.stored == DType::bf16 ? "bfloat16"

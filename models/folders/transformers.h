@@ -8,6 +8,14 @@
 
 namespace lacuna {
 
+/// A key of config.json that says a setting of the task, or of the data.
+struct SettingKey {
+  const char* theirs;
+  OptionValues ModelFolder::*section;
+  std::string_view ours;
+  double usual;  // what transformers and Lacuna have where nothing is said
+};
+
 /// A `model_type` of transformers.
 struct TransformersType {
   std::string_view family;        // of the models that it is read as
@@ -18,10 +26,11 @@ struct TransformersType {
   /// Adds what config.json says beside classes and type. Returns why the type has no such model; empty: it has one.
   std::function<std::string(const Options& options, nlohmann::ordered_json& config)> write;
   /// Notes for the user about a model that is read.
-  std::function<std::vector<std::string>(const Options& options, const ConfigReader& config)> notes{};
+  std::function<std::vector<std::string>(const Options& options)> notes{};
   /// The class of a type with several heads, in place of `architecture`.
   std::function<std::string(const Options& options)> class_of{};
   std::string_view problem{};  // of its task, where config.json says none
+  std::vector<SettingKey> settings{};
   /// The names of a model, where options decide on them, in place of `names`.
   std::function<const TensorNames*(const Options& options)> names_of{};
   /// Layers that PEFT gives LoRA where none are named (its TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING), under

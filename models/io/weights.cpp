@@ -134,6 +134,13 @@ bool lies_in(const std::vector<std::string>& paths, std::string_view name) {
   return std::ranges::any_of(paths, [&](const std::string& path) { return belongs_to(name, path); });
 }
 
+/// The outermost module of a tensor that the backbone does not lie in.
+std::string module_beside(std::string_view backbone, const std::string& name) {
+  std::size_t dot = name.find('.');
+  while (dot != std::string::npos && backbone.starts_with(name.substr(0, dot + 1))) dot = name.find('.', dot + 1);
+  return name.substr(0, dot);
+}
+
 void add_line(std::string& list, std::string_view line) { list.append("\n    ").append(line); }
 
 /// Differences between the names and shapes of a file and those of a model.
@@ -225,7 +232,7 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
                            }));
   std::map<std::string, int> anew;  // tensors that the file lacks, by module
   for (const auto& [name, tensor] : state) {
-    if (of_backbone && !is_of_part(backbone, name)) ++anew[name.substr(0, name.find('.'))];
+    if (of_backbone && !is_of_part(backbone, name)) ++anew[module_beside(backbone, name)];
     if (is_of_part(options.part, name)) known.insert(stored_name(name, options).substr(options.prefix.size()));
     if (starts_anew(name)) continue;
     ++found.names;
@@ -239,8 +246,8 @@ Differences compare(const Model& model, const WeightFiles& file, const LoadOptio
     else if (entry == nullptr) {
       if (name.ends_with(batch_counter)) continue;
       if (of_backbone && !is_of_part(backbone, name)) continue;
-      const auto optional =
-          std::ranges::find_if(model.optional_parts(), [&](const std::string& path) { return belongs_to(name, path); });
+      const auto optional = std::ranges::find_if(
+          model.optional_parts(), [&name = name](const std::string& path) { return belongs_to(name, path); });
       if (options.new_head && optional != model.optional_parts().end()) {
         ++anew[*optional];
         continue;
@@ -309,7 +316,11 @@ LoadedWeights check_weights(const Model& model, const WeightFiles& file, const L
                             : fmt::format("{} holds the weights of another model: of {} names {} fit",
                                           file.path().string(), found.names, found.fitting);
   if (!options.prefix.empty()) message += fmt::format(" (names without `{}`)", options.prefix);
-  if (!found.different.empty()) message += "\n  of another shape or type:" + first_lines(found.different);
+  if (!found.different.empty()) {
+    message += "\n  of another shape or type:" + first_lines(found.different);
+    if (const std::string_view advice = model.advice_on_shapes(); !advice.empty())
+      message += fmt::format("\n  {}", advice);
+  }
   if (!found.missing.empty()) message += "\n  missing in the file:" + first_lines(found.missing);
   if (!found.unexpected.empty()) message += "\n  unknown to the model:" + first_lines(found.unexpected);
   reject("{}", message);

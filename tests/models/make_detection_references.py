@@ -3,6 +3,8 @@
 
     pip install torch torchvision timm safetensors
     make_detection_references.py [OUT]           OUT is by default references/ beside this script
+    make_detection_references.py OUT classifier  a MobileNetV3 as a classifier in torchvision's and in timm's names, and as SSDLite's
+                                                 backbone, in one file
     make_detection_references.py OUT full        models at full size, computed in f64: `lacuna verify` reads them, hundreds of MiB each
 
 num_classes counts the background, as torchvision does. The second image has no object. RetinaNet's backbone is timm's ResNet,
@@ -208,6 +210,39 @@ def write(path, m, opt):
     print(f"{path}: {os.path.getsize(path)} bytes, loss {tensors['output/loss'].item():.6f}, {len(tensors['eval/labels'])} found")
 
 
+def write_classifier(path):
+    """What SSDLITE's backbone is as a classifier: each name begins with that of the library, or with ssdlite."""
+    from timm.models._efficientnet_blocks import SqueezeExcite
+    from timm.models._efficientnet_builder import decode_arch_def, round_channels
+    from timm.models.mobilenetv3 import MobileNetV3 as TimmMobileNetV3
+    torch.manual_seed(1)
+    norm = partial(nn.BatchNorm2d, eps=1e-3)
+    blocks = [InvertedResidualConfig(i, k, e, o, bool(se), act, s, 1, 1.0) for i, k, e, o, se, act, s in SSDLITE["blocks"]]
+    net = MobileNetV3(blocks, last_channel=8, num_classes=5, norm_layer=norm).eval()
+    with torch.no_grad():
+        for tensor in [*net.parameters(), *(b for b in net.buffers() if b.dim() == 1)]:
+            tensor.add_(torch.rand_like(tensor) * 0.2)
+    timm = TimmMobileNetV3(
+        decode_arch_def([["ds_r1_k3_s1_e1_c8_nre"], ["ir_r1_k3_s2_e2_c8_se0.25_nre"],
+                         ["ir_r1_k5_s2_e3_c16", "ir_r1_k5_s1_e2_c16_se0.25"], ["cn_r1_k1_s1_c96"]]),
+        num_classes=5, stem_size=8, num_features=8, norm_layer=norm, act_layer=nn.Hardswish,
+        se_layer=partial(SqueezeExcite, gate_layer="hard_sigmoid", force_act_layer=nn.ReLU, rd_round_fn=round_channels)).eval()
+    # Both have the layers in one order.
+    features = {k: v for k, v in timm.state_dict().items() if not k.startswith(("conv_head.", "classifier."))}
+    for ours, theirs in zip(features.values(), net.features.state_dict().values(), strict=True):
+        ours.copy_(theirs)
+    images = torch.randn(2, 3, 64, 64)
+    assert torch.allclose(timm.forward_features(images), net.features(images), atol=1e-5)
+    split = [i for i, b in enumerate(net.features) if getattr(b, "_is_cn", False)][-1]
+    detector = SSDLiteFeatureExtractorMobileNet(net.features, split, norm, width_mult=SSDLITE["width"], min_depth=8)
+    states = {"torchvision/": net, "timm/": timm, "ssdlite/backbone.features.": detector.features}
+    save_file({prefix + k: v.clone() for prefix, one in states.items() for k, v in one.state_dict().items()}, path)
+    print(f"{path}: {os.path.getsize(path)} bytes")
+
+
+if "classifier" in sys.argv[2:]:
+    write_classifier(os.path.join(sys.argv[1], "mobilenetv3.safetensors"))
+    sys.exit()
 out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "references")
 os.makedirs(out, exist_ok=True)
 for case, arguments in {name: (model, None) for name, model in FULL.items()}.items() if "full" in sys.argv[2:] else CASES.items():

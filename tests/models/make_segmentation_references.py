@@ -3,6 +3,7 @@
 
     pip install torch torchvision timm transformers safetensors
     make_segmentation_references.py [OUT]        OUT is by default references/ beside this script
+    make_segmentation_references.py OUT classifier   timm's PVTv2 as a classifier, and transformers' SegFormer on it
     make_segmentation_references.py OUT full     models at full size, computed in f64: `lacuna verify` reads them, hundreds of MiB each
 
 FCN and DeepLabv3 are torchvision's on timm's ResNet, which has narrow forms; UperNet and SegFormer are transformers', with the
@@ -336,6 +337,58 @@ def write(path, m, opt, trained):
     print(f"{path}: {os.path.getsize(path)} bytes, loss {loss.item():.6f}, gradients of 0: {zero}")
 
 
+def write_classifier(path):
+    m = CASES["segformer-f64"][0]
+    torch.manual_seed(1)
+    classifier = pvt_v2(dict(m, embed_dims=m["hidden_sizes"], num_heads=m["num_attention_heads"]))
+    net = transformers_segmenter(m).eval()
+    with torch.no_grad():
+        for tensor in [*classifier.parameters(), *net.decode_head.parameters()]:
+            tensor.add_(torch.rand_like(tensor) * 0.3 - 0.1)
+    name_of = names_in_files(net)
+    saved = {name_of(name): value for name, value in net.state_dict().items() if value.is_floating_point()}
+    layers = {"downsample.proj": "proj", "downsample.norm": "layer_norm", "norm1": "layer_norm_1", "norm2": "layer_norm_2",
+              "attn.q": "attention.self.query", "attn.sr": "attention.self.sr", "attn.norm": "attention.self.layer_norm",
+              "attn.proj": "attention.output.dense", "mlp.fc1": "mlp.dense1", "mlp.dwconv": "mlp.dwconv.dwconv", "mlp.fc2": "mlp.dense2"}
+    left = {name for name in saved if not name.startswith("decode_head.")}
+
+    def put(name, value):
+        saved["segformer.encoder." + name].copy_(value)
+        left.remove("segformer.encoder." + name)
+
+    for name, value in classifier.state_dict().items():
+        path_of, kind = name.rsplit(".", 1)
+        first, *rest = path_of.split(".")
+        if first == "head":
+            continue
+        if first == "patch_embed":
+            stage, layer = 0, "downsample." + rest[0]
+        else:
+            stage, layer = int(rest[0]), ".".join(rest[1:])
+        if layer == "norm":
+            put(f"layer_norm.{stage}.{kind}", value)
+        elif layer.startswith("downsample."):
+            put(f"patch_embeddings.{stage}.{layers[layer]}.{kind}", value)
+        else:
+            _, block, layer = layer.split(".", 2)
+            if layer == "attn.kv":
+                for part, half in zip(("key", "value"), value.chunk(2)):
+                    put(f"block.{stage}.{block}.attention.self.{part}.{kind}", half)
+            else:
+                put(f"block.{stage}.{block}.{layers[layer]}.{kind}", value)
+    assert not left, left
+    images = torch.randn(2, 3, *m["image_size"])
+    tensors = {"classifier/" + name: value for name, value in classifier.state_dict().items()}
+    tensors.update({"head/" + name: value for name, value in saved.items() if name.startswith("decode_head.")})
+    with torch.no_grad():
+        tensors.update({"input/images": images.permute(0, 2, 3, 1), "eval/logits": net(images).logits.permute(0, 2, 3, 1)})
+    save_file({name: value.contiguous().clone() for name, value in tensors.items()}, path)
+    print(f"{path}: {os.path.getsize(path)} bytes")
+
+
+if "classifier" in sys.argv[2:]:
+    write_classifier(os.path.join(sys.argv[1], "pvt_v2.safetensors"))
+    sys.exit()
 out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "references")
 os.makedirs(out, exist_ok=True)
 for case, arguments in {name: (model, None, None) for name, model in FULL.items()}.items() if "full" in sys.argv[2:] else CASES.items():

@@ -2,10 +2,12 @@
 #include "autograd/policy.h"
 #include "autograd/tape.h"
 #include "models/adapters.h"
+#include "models/io/weights.h"
 #include "models/registry.h"
 #include "models/task.h"
 #include "models/tasks/segmentation/segmentation_figures.h"
 #include "nn/freeze.h"
+#include "tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
 
@@ -187,6 +189,41 @@ TEST_CASE("segmentation: a batch of one image is refused where a head norms one 
   for (const std::string family : {"deeplabv3", "upernet"})
     CHECK_THROWS_AS(step(family, "exact", two_images().part(0, 1), none), Error);
   CHECK_NOTHROW(step("fcn", "exact", two_images().part(0, 1), none));
+}
+
+TEST_CASE("segmentation: SegFormer on timm's PVTv2 gives transformers' logits") {
+  const SafetensorsFile given(LACUNA_SOURCE_DIR "/tests/models/classifiers/pvt_v2.safetensors");
+  const auto model = build_model("segformer",
+                                 {{"image_size", Numbers{64, 96}},
+                                  {"num_classes", std::int64_t{5}},
+                                  {"embed_dims", Numbers{6, 8, 12, 16}},
+                                  {"depths", Numbers{1, 2, 1, 1}},
+                                  {"num_heads", Numbers{1, 2, 3, 4}},
+                                  {"mlp_ratios", std::vector<double>{3, 3, 2, 2}},
+                                  {"decoder_hidden_size", std::int64_t{9}}},
+                                 {});
+  std::vector<NamedTensor> classifier, all;
+  const std::string of_classifier = "classifier/", of_head = "head/";
+  for (const SafetensorsEntry& entry : given.entries()) {
+    if (entry.name.starts_with(of_classifier))
+      classifier.emplace_back(entry.name.substr(of_classifier.size()), given.load(entry.name));
+    if (entry.name.starts_with(of_head)) all.emplace_back(entry.name.substr(of_head.size()), given.load(entry.name));
+  }
+  const test::TemporaryFolder folder;
+  write_safetensors(folder / "classifier.safetensors", classifier);
+  const LoadedWeights loaded = load_weights(*model, WeightFiles(folder / "classifier.safetensors"), {.new_head = true});
+  CHECK(loaded.left_out == std::vector<std::string>{"head.bias", "head.weight"});
+  for (const auto& [name, tensor] : state_of(*model))
+    if (!name.starts_with("decode_head.")) all.emplace_back(name, tensor);
+  write_safetensors(folder / "all.safetensors", all);
+  load_weights(*model, WeightFiles(folder / "all.safetensors"));
+  model->set_training(false);
+  Inputs inputs;
+  inputs.set("images", Variable(given.load("input/images")));
+  const std::vector<double> ours = model->forward(std::move(inputs)).take("logits").tensor().to_vector(),
+                            theirs = given.load("eval/logits").to_vector();
+  REQUIRE(ours.size() == theirs.size());
+  for (std::size_t i = 0; i < ours.size(); ++i) CHECK(ours[i] == doctest::Approx(theirs[i]).epsilon(1e-4));
 }
 
 }  // namespace lacuna

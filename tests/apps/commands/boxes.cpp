@@ -120,6 +120,48 @@ TEST_CASE("boxes: a classifier's weights start the backbone, and LoRA and frozen
                 {"layer1.1"});
 }
 
+TEST_CASE("boxes: SSDLite starts from a MobileNetV3 of torchvision or timm, where its tail has the width of theirs") {
+  const TemporaryFolder folder(
+      "model: {name: ssdlite, image_size: 64, width: 0.05, reduced_tail: false,\n"
+      "        blocks: 8 3 8 8 0 RE 1; 8 3 16 8 1 RE 2; 8 5 24 8 0 HS 2; 8 5 16 8 1 HS 1}\n"
+      "data: {path: p}\n"
+      "freeze: {freeze: ['backbone.features.*']}\n"
+      "train: {epochs: 1, batch_size: 2, threads: 1}\n"
+      "output: {dir: r}\n");
+  put_coco(folder);
+  const lacuna::SafetensorsFile given(LACUNA_SOURCE_DIR "/tests/models/classifiers/mobilenetv3.safetensors");
+  const auto write = [&](const std::string& library, const std::string& begin, const std::string& file) {
+    std::vector<lacuna::NamedTensor> tensors;
+    for (const lacuna::SafetensorsEntry& entry : given.entries())
+      if (entry.name.starts_with(library))
+        tensors.emplace_back(begin + entry.name.substr(library.size()), given.load(entry.name));
+    lacuna::write_safetensors(folder / file, tensors);
+  };
+  write("torchvision/", "module.", "torchvision.safetensors");
+  write("timm/", "", "timm.safetensors");
+  put(folder / "timm/config.json",
+      R"({"architecture": "efficientnet", "num_classes": 5, "model_args": {
+          "form": "mobilenetv3", "activation": "hard_swish", "stem_size": 8, "num_features": 8, "norm_eps": 0.001,
+          "blocks": "ds_r1_k3_c8_nre; ir_r1_k3_s2_e2_c8_se0.25_nre; ir_r1_k5_s2_e3_c16 ir_r1_k5_e2_c16_se0.25; cn_r1_k1_c96"}})");
+  write("timm/", "", "timm/model.safetensors");
+  for (const std::string from : {"torchvision.safetensors", "timm.safetensors", "timm"}) {
+    CAPTURE(from);
+    const std::string output = "output=" + from + ".run";
+    check_says(run(folder, {"train", "-c", "c.yaml", "model.from=" + from, output}).out, "classifier");  // left out
+    const lacuna::SafetensorsFile trained(folder / (from + ".run/best/model.safetensors"));
+    std::size_t compared = 0;
+    for (const lacuna::SafetensorsEntry& entry : given.entries()) {
+      const std::string name = entry.name.substr(entry.name.find('/') + 1);
+      if (!entry.name.starts_with("ssdlite/") || entry.shape.rank() != 4) continue;
+      ++compared;
+      CHECK(trained.load(name).to_vector() == given.load(entry.name).to_vector());
+    }
+    CHECK(compared == 17);
+    check_refused(folder, {"train", "-c", "c.yaml", "model.from=" + from, "model.reduced_tail=true", "output=x"},
+                  {"reduced_tail"});
+  }
+}
+
 TEST_CASE("boxes: bad ones end the command with code 2 and one line that names the file") {
   const std::vector<std::string> train{"train", "-c", "c.yaml"};
   const TemporaryFolder folder(model);

@@ -194,3 +194,42 @@ TEST_CASE("masks: SegFormer starts from a PVTv2's folder, with its sizes") {
   CHECK(refused.code == 2);
   check_says(refused.error, "config.json");
 }
+
+TEST_CASE("masks: settings of the loss in a folder of transformers hold, and what has no effect is told") {
+  const TemporaryFolder folder(
+      "model: {name: upernet, image_size: 32, hidden_size: 4, aux_channels: 4,\n"
+      "        backbone: {name: convnext, dims: [4, 4, 6, 6], depths: [1, 1, 1, 1]}}\n"
+      "data: {name: shape_masks, train_size: 4, val_size: 2}\n"
+      "train: {epochs: 1, batch_size: 2, threads: 1}\n"
+      "output: {dir: r}\n");
+  put(folder, "image.png", {"p/images/train/1.png", "p/images/train/2.png", "p/images/val/3.png"});
+  put(folder, "grey.png", {"p/masks/train/1.png", "p/masks/train/2.png", "p/masks/val/3.png"});
+  run(folder, {"train", "-c", "c.yaml", "task.aux_weight=0.25"});
+  nlohmann::json config = read_json(folder / "r/best/config.json");
+  CHECK(config.at("auxiliary_loss_weight") == 0.25);
+  CHECK(config.at("loss_ignore_index") == 255);
+  config["loss_ignore_index"] = 3;
+  write_file(folder / "r/best/config.json", config.dump());
+  write_file(folder / "r/best/preprocessor_config.json", R"({"do_reduce_labels": true})");
+  const std::vector<std::string> train{"train", "model.from=r/best", "epochs=1", "batch_size=2", "train.threads=1"};
+  const auto settings = [&](std::vector<std::string> more, const std::string& output) {
+    more.insert(more.begin(), train.begin(), train.end());
+    more.push_back("output=" + output);
+    const std::string said = run(folder, more).out;
+    return std::pair(said, read_file(folder / output / "config.yaml"));
+  };
+  const std::vector<std::string> own{"data.path=p", "data.labels=a, b, c, d, e", "data.map={255: 0}"};
+  const auto [said, resolved] = settings(own, "own");
+  check_says(resolved, "aux_weight: 0.25");
+  check_says(resolved, "ignore: 3");
+  check_says(said, "task.aux_weight");
+  check_says(said, "do_reduce_labels");
+  CHECK(read_json(folder / "own/best/config.json").at("loss_ignore_index") == 3);
+  const auto [silent, given] = settings({own[0], own[1], own[2], "task.aux_weight=0.5", "data.ignore=4"}, "given");
+  check_says(given, "aux_weight: 0.5");
+  check_says(given, "ignore: \"4\"");
+  CHECK(silent.find("aux_weight") == std::string::npos);
+  const auto [told, drawn] = settings({"data.name=shape_masks", "data.train_size=4", "data.val_size=2"}, "drawn");
+  check_says(drawn, "aux_weight: 0.25");
+  check_says(told, "data.ignore");
+}

@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The sweeps' largest models were found without oneDNN's products in bf16, which need less scratch memory. oneDNN reads
-// the variable at its first call.
+// One processor's scratch memory on every machine, as in bench/largest.py, which found the sweeps' largest models: one
+// without products of bf16 needs the most. oneDNN reads the variable at its first call.
 [[maybe_unused]] const int without_bf16_products = setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
 
 fs::path configs() { return fs::path(LACUNA_SOURCE_DIR) / "configs"; }

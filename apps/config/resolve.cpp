@@ -77,12 +77,10 @@ void leave_out_augmentation(Configuration& configuration) {
 
 /// Takes the card's memory for the budget of `auto` where a GPU has none.
 void settle_budget(Experiment& experiment) {
+  if (!fills_device(experiment)) return;
   Configuration::Memory& memory = experiment.memory;
-  const bool is_cuda = device_of(experiment).kind == DeviceKind::cuda;
-  if (is_cuda && memory.policy == "auto" && memory.budget.empty() && memory.plan_file.empty())
-    memory.budget = whole_device;
-  if (memory.budget != whole_device) return;
-  if (!is_cuda)
+  memory.budget = whole_device;
+  if (device_of(experiment).kind != DeviceKind::cuda)
     reject("memory.budget: {} is the memory of a GPU; expected bytes, as 6GiB, with train.device: {}", whole_device,
            experiment.train.device);
   if (memory.budget_of != "peak")
@@ -126,6 +124,12 @@ Experiment resolve(Experiment experiment) {
   fill_in_defaults(experiment);
   if (trains_on_features(experiment)) leave_out_augmentation(experiment);
   return experiment;
+}
+
+bool fills_device(const Experiment& experiment) {
+  const Configuration::Memory& memory = experiment.memory;
+  return memory.budget == whole_device || (memory.policy == "auto" && memory.budget.empty() &&
+                                           memory.plan_file.empty() && device_of(experiment).kind == DeviceKind::cuda);
 }
 
 bool trains_on_features(const Configuration& configuration) {

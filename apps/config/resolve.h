@@ -20,6 +20,8 @@ Experiment resolve(Experiment experiment);
 
 /// The value of memory.budget that is the memory of the card.
 inline constexpr std::string_view whole_device = "device";
+/// Whether the memory of the card is the budget: given so, or none is given for `auto` on a GPU.
+bool fills_device(const Experiment& experiment);
 
 /// Whether the task trains heads on cached features of a frozen model.
 bool trains_on_features(const Configuration& configuration);

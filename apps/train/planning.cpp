@@ -35,17 +35,11 @@ AutoOptions options_of(const Experiment& experiment) {
   return read_options<AutoOptions>("memory policy auto", experiment.memory.options);
 }
 
+/// The experiment without its policy. A budget stays: with one, a batch is as large as any can be.
 Experiment without_policy(Experiment experiment) {
-  experiment.memory = {};
+  experiment.memory = budget_alone(experiment.memory);
   experiment.plan.reset();
   return experiment;
-}
-
-/// Whether the budget of `auto` is the memory of the card.
-bool fills_device(const Experiment& experiment) {
-  const Configuration::Memory& memory = experiment.memory;
-  return memory.budget == whole_device || (memory.policy == "auto" && memory.budget.empty() &&
-                                           memory.plan_file.empty() && device_of(experiment).kind == DeviceKind::cuda);
 }
 
 /// Steps of `setup`, which is on `meta`, under any policy.
@@ -334,6 +328,12 @@ std::int64_t parse_bytes(const std::string& text, std::string_view key) {
     if (end > 0 && text.substr(unit_begin) == unit.name && number * unit.bytes >= 1 && number * unit.bytes < 0x1p62)
       return static_cast<std::int64_t>(number * unit.bytes);
   reject("{}: expected bytes as 6GiB, 1.5GB or 800MiB, got {}", key, text);
+}
+
+Configuration::Memory budget_alone(const Configuration::Memory& memory) {
+  Configuration::Memory alone;
+  alone.budget = memory.budget;
+  return alone;
 }
 
 std::optional<std::int64_t> memory_budget(const Experiment& experiment) {

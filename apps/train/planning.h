@@ -19,6 +19,9 @@ std::int64_t parse_bytes(const std::string& text, std::string_view key = "memory
 /// the card, less what the driver, libraries and captured graphs take. They do not depend on what other programs hold.
 std::optional<std::int64_t> memory_budget(const Experiment& experiment);
 
+/// The budget without a policy.
+Configuration::Memory budget_alone(const Configuration::Memory& memory);
+
 /// A model on `meta` under the policy `exact`, with which a memory plan is made.
 std::unique_ptr<Setup> setup_to_plan(const Experiment& experiment);
 

@@ -22,9 +22,16 @@ namespace {
 Experiment measurable(const Experiment& experiment, std::int64_t batch_size) {
   Experiment tried = experiment;
   tried.train.batch_size = batch_size;
-  if (tried.memory.policy == "auto") tried.memory = {};
   tried.memory.offload.clear();
-  return resolve(std::move(tried));
+  tried = resolve(std::move(tried));
+  if (tried.memory.policy == "auto") tried.memory = budget_alone(tried.memory);
+  return tried;
+}
+
+/// The budget for the device of `resolved`.
+std::optional<std::int64_t> budget_on_device(const Experiment& experiment, Experiment resolved) {
+  resolved.memory = experiment.memory;
+  return memory_budget(resolved);
 }
 
 /// Bytes that the batch of `planned` takes of the budget, or of the device.
@@ -36,12 +43,10 @@ std::int64_t counted_bytes(const Experiment& experiment, const Measurement& plan
 std::int64_t limit_of(const Experiment& experiment, const Experiment& resolved) {
   const Configuration::Memory& memory = experiment.memory;
   const bool is_here = resolved.process.card || available_device(resolved) == device_of(resolved);
-  Experiment tried = resolved;
-  tried.memory = memory;
   if (!is_here && memory.budget.empty())
     reject("`auto` needs memory.budget here, since there is no {}", resolved.train.device);
   std::int64_t limit = is_here ? room_for_training(resolved) : std::numeric_limits<std::int64_t>::max();
-  if (const std::optional<std::int64_t> budget = memory_budget(tried))
+  if (const std::optional<std::int64_t> budget = budget_on_device(experiment, resolved))
     limit = std::min(limit, *budget - (memory.budget_of == "process" ? memory_beside_tensors() : 0));
   return limit;
 }
@@ -61,14 +66,15 @@ bool holds_codes_where_frozen(const Experiment& experiment) {
 }
 
 void settle_weights(Experiment& experiment) {
-  if (experiment.memory.budget.empty())
-    reject("freeze.weights: auto chooses by memory.budget: expected one, or a type: {}",
-           fmt::join(weight_types(), ", "));
   const std::int64_t unit = experiment.train.accumulate * experiment.process.ranks;
   const std::int64_t batch_size = experiment.train.batch_size == 0 ? unit : experiment.train.batch_size;
   experiment.freeze.weights.clear();
+  const Experiment as_stored = measurable(experiment, batch_size);
+  if (!budget_on_device(experiment, as_stored))
+    reject("freeze.weights: auto chooses by memory.budget: expected one, or a type: {}",
+           fmt::join(weight_types(), ", "));
   // A larger type than that of a folder in few bits would hold its values no better.
-  const std::vector<std::string> types = holds_codes_where_frozen(measurable(experiment, batch_size))
+  const std::vector<std::string> types = holds_codes_where_frozen(as_stored)
                                              ? std::vector<std::string>{"as stored", "nf4"}
                                              : std::vector<std::string>{"f32", "bf16", "int8", "nf4"};
   std::string text;
@@ -96,9 +102,7 @@ void settle_batch_size(Experiment& experiment) {
   const Experiment smallest = measurable(experiment, unit);
   Setup setup(smallest, Device::meta);
   const std::int64_t limit = limit_of(experiment, smallest);
-  Experiment wanted = smallest;
-  wanted.memory = experiment.memory;
-  const bool plans = experiment.memory.policy == "auto" && memory_budget(wanted).has_value();
+  const bool plans = experiment.memory.policy == "auto" && budget_on_device(experiment, smallest).has_value();
   const auto bytes_of = [&](std::int64_t count) {
     Experiment tried = smallest;
     tried.train.batch_size = count * unit;

@@ -220,6 +220,11 @@ TEST_CASE("plan: a budget chooses the type of frozen weights") {
     CHECK(chosen.at("weights") == alone.at("weights"));
     CHECK(chosen.at("weights").contains(type));
   }
+  // On a GPU the budget of `auto` is its memory.
+  const auto on_card = [&](const std::string& type) {
+    return planned(type, {"memory.policy=auto", "train.device=cuda", "--card", "8GiB"}).at("memory");
+  };
+  CHECK(on_card("auto") == on_card("f32"));
 }
 
 }  // namespace lacuna::test

@@ -29,6 +29,28 @@ TEST_CASE("settle: the largest batch within a budget, which the next one exceeds
   CHECK(with_batch("auto", {"data.train_size=40000"}).train.batch_size == 1024);
 }
 
+TEST_CASE("settle: a batch within a budget is one of the longest texts") {
+  const auto with_batch = [](const std::string& batch, const std::string& memory) {
+    return apps::settled(apps::parse_configuration(
+        "model: {name: bert, vocab_size: 3000, hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2, "
+        "intermediate_size: 64, max_position_embeddings: 64}\n"
+        "data: {name: random_tokens, length: [8, 8, 8, 64], vocabulary: 3000, train_size: 4000}\n"
+        "task: {name: classification}\ntrain: {threads: 1}\nmemory: " +
+            memory,
+        "c.yaml", std::vector<std::string>{"train.batch_size=" + batch}));
+  };
+  const std::int64_t budget = apps::highest_need(apps::measure(with_batch("40", "{budget: 1GiB}"), Device::meta));
+  const std::string within = "{policy: auto, budget: " + std::to_string(budget) + "B}";
+  const auto planned = [&](const std::string& batch) {  // without codes
+    const apps::Experiment experiment = with_batch(batch, within);
+    return apps::bytes_without_codes(*apps::setup_to_plan(experiment), experiment);
+  };
+  const std::int64_t chosen = with_batch("auto", within).train.batch_size;
+  CHECK(chosen >= 40);
+  CHECK(planned(std::to_string(chosen)) <= budget);
+  CHECK(planned(std::to_string(chosen + 1)) > budget);
+}
+
 TEST_CASE("settle: a run records the batch that it has, and an evaluation needs none") {
   const TemporaryFolder folder(vit);
   test::run(folder, train({"train.batch_size=auto", "data.train_size=80", "train.epochs=1"}));

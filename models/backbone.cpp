@@ -47,6 +47,12 @@ Tree BackboneOptions::tree() const {
   return map;
 }
 
+void BackboneOptions::set_default(const std::string& key, Tree value) {
+  if (!model_families().contains(name) && !model_presets().contains(name)) return;
+  if (describe_model(name, {}).options.find(key) == nullptr || find_value(values, key) != nullptr) return;
+  values.push_back({key, std::move(value)});
+}
+
 template <>
 const Codec& codec_of<BackboneOptions>() {
   static const Codec codec{read_backbone,

@@ -20,6 +20,9 @@ struct BackboneOptions {
 
   /// As a preset's value.
   Tree tree() const;
+  /// Gives a hyper-parameter of the model a value unless it has one. A model without this hyper-parameter is left
+  /// alone.
+  void set_default(const std::string& key, Tree value);
 };
 template <>
 const Codec& codec_of<BackboneOptions>();

@@ -23,8 +23,8 @@ nn::WeightInit swin_linear() { return {init::truncated_normal(.02), init::consta
 /// One axis of a stage's windows.
 struct Axis {
   std::int64_t window, shift;
-  Axis(std::int64_t extent, std::int64_t wanted)
-      : window(std::min(wanted, extent)), shift(extent <= wanted ? 0 : wanted / 2) {}
+  Axis(std::int64_t extent, std::int64_t wanted, bool always)
+      : window(always ? wanted : std::min(wanted, extent)), shift(!always && extent <= wanted ? 0 : wanted / 2) {}
 };
 
 /// The place of a stage in the model.
@@ -62,7 +62,8 @@ class SwinTransformer::Block final : public Module {
  private:
   std::unique_ptr<nn::WindowAttention> make_attention(const SwinOptions& options, const StagePlace& stage,
                                                       bool shifted) {
-    const Axis down(stage.height, options.window.first), across(stage.width, options.window.second);
+    const Axis down(stage.height, options.window.first, options.always_partition),
+        across(stage.width, options.window.second, options.always_partition);
     const nn::WindowAttentionOptions attention{.heads = stage.heads,
                                                .height = stage.height,
                                                .width = stage.width,
@@ -70,6 +71,7 @@ class SwinTransformer::Block final : public Module {
                                                .window_width = across.window,
                                                .shift_down = shifted ? down.shift : 0,
                                                .shift_right = shifted ? across.shift : 0,
+                                               .pads_first = options.pad_before_shift,
                                                .qkv_bias = options.qkv_bias,
                                                .projection_dropout = options.proj_drop_rate,
                                                .init = swin_linear(),
@@ -114,8 +116,8 @@ class SwinTransformer::Stage final : public Module {
         place_(place),
         before_(before),
         norm_behind_(options.second),
-        window_height_(Axis(place.height, options.window.first).window),
-        window_width_(Axis(place.width, options.window.second).window) {
+        window_height_(Axis(place.height, options.window.first, options.always_partition).window),
+        window_width_(Axis(place.width, options.window.second, options.always_partition).window) {
     if (place.first_block > 0) {
       const std::int64_t in = place.channels / 2;
       if (!norm_behind_) merging_norm_.emplace(*this, "downsample.norm", 4 * in, eps);
@@ -256,6 +258,12 @@ Fields swin_rows() {
                 field<S>("num_heads", &S::num_heads, count_range, stages, "attention heads per stage"),
                 field<S>("window_size", &S::window, extent_range, fits_weights,
                          "window side in tokens, or [height, width]"),
+                field<S>("always_partition", &S::always_partition, fits_weights,
+                         "windows neither shrink to a map that is smaller nor stay where they are on it (upernet's "
+                         "default, as in transformers)"),
+                field<S>("pad_before_shift", &S::pad_before_shift, fits_weights,
+                         "maps are padded to whole windows before they are shifted, as in transformers (upernet's "
+                         "default), and not after it, as in timm"),
                 field<S>("mlp_ratio", &S::mlp_ratio, below(1024), "hidden width of the MLP / channels"),
                 field<S>("qkv_bias", &S::qkv_bias, "bias of queries, keys and values"),
                 field<S>("drop_rate", &S::drop_rate, rate_range, fits_weights, "dropout before the head"),

@@ -23,6 +23,8 @@ struct SwinOptions : ImageOptions {
   std::vector<std::int64_t> num_heads = {3, 6, 12, 24};  // per stage
   Sides window{7, 7};                                    // height and width in tokens
   std::vector<std::int64_t> pretrained_windows{};        // V2: per stage, 0: its own; empty: all 0
+  bool always_partition = false;                         // windows stay as large and shifted on a map that is no larger
+  bool pad_before_shift = false;  // maps that are no multiples of the window, as transformers pads them
   double mlp_ratio = 4;
   bool qkv_bias = true;
   double drop_rate = 0, proj_drop_rate = 0, drop_path_rate = 0;
@@ -43,8 +45,8 @@ struct SwinV2Options : SwinOptions {
 
 /// timm's SwinTransformer and SwinTransformerV2: the same parameter names, shapes and initial distributions. Maps need
 /// not be multiples of the window, nor even before they are merged. Where an axis of a stage's map is no longer than
-/// the window, the window shrinks to it and is not shifted along it. As a backbone gives the map of each stage, before
-/// it is merged.
+/// the window, the window shrinks to it and is not shifted along it, but for `always_partition`. As a backbone gives
+/// the map of each stage, before it is merged.
 class SwinTransformer final : public ImageModel {
  public:
   SwinTransformer(const ModelContext& context, const SwinOptions& options);

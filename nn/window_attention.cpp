@@ -47,7 +47,8 @@ Variable WindowAttention::attend(Variable qkv, Variable table, Variable pad, Var
                                    .window_height = options_.window_height,
                                    .window_width = options_.window_width,
                                    .shift_down = options_.shift_down,
-                                   .shift_right = options_.shift_right};
+                                   .shift_right = options_.shift_right,
+                                   .pads_first = options_.pads_first};
   return apply(op, std::move(qkv), std::move(table), pads ? std::move(pad) : Variable(), std::move(logit_scale));
 }
 

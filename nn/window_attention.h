@@ -14,6 +14,7 @@ struct WindowAttentionOptions {
   std::int64_t height = 0, width = 0;                // size of the map
   std::int64_t window_height = 7, window_width = 7;  // size of a window
   std::int64_t shift_down = 0, shift_right = 0;
+  bool pads_first = false;  // the map is padded before it is rolled
   bool qkv_bias = true;
   double projection_dropout = 0;
   WeightInit init = {};                // for all linear layers

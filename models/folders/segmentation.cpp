@@ -137,6 +137,11 @@ std::string write_upernet(const Options& options, nlohmann::ordered_json& config
   if (!upernet.map_norm) return "its map_norm is false";
   if (upernet.maps != Counts{-4, -3, -2, -1} && upernet.maps != Counts{0, 1, 2, 3}) return "its maps are not all";
   std::vector<HyperParameter> values = upernet.backbone.values;
+  // transformers' backbones of Swin do so without a key.
+  if (const Tree* const partitions = find_value(values, "always_partition");
+      partitions != nullptr && partitions->text != "true")
+    return "its backbone's always_partition is false";
+  std::erase_if(values, [](const HyperParameter& value) { return value.key == "always_partition"; });
   values.push_back({"image_size", codec_of<ImageSize>().write(&upernet.image_size)});
   const ModelDescription backbone = describe_model(upernet.backbone.name, values);
   const std::string type = backbone_type_of(backbone.family);

@@ -17,6 +17,7 @@ std::vector<TimmForm::Keyword> swin_keywords(std::initializer_list<TimmForm::Key
                                      {"depths", "depths"},
                                      {"num_heads", "num_heads"},
                                      {"window_size", "window_size"},
+                                     {"always_partition", "always_partition"},
                                      {"mlp_ratio", "mlp_ratio"},
                                      {"qkv_bias", "qkv_bias"},
                                      {"drop_rate", "drop_rate"},
@@ -26,17 +27,39 @@ std::vector<TimmForm::Keyword> swin_keywords(std::initializer_list<TimmForm::Key
   return all;
 }
 
+/// Whether the map of a stage is not made of whole windows.
+bool pads_maps(const SwinOptions& swin) {
+  const auto [window_height, window_width] = swin.window;
+  std::int64_t height = swin.image_size.height / swin.patch_size, width = swin.image_size.width / swin.patch_size;
+  for (std::size_t stage = 0; stage < swin.depths.size(); ++stage) {
+    if (height % window_height != 0 || width % window_width != 0) return true;
+    height = (height + 1) / 2;
+    width = (width + 1) / 2;
+  }
+  return false;
+}
+
+template <class S>
+std::string swin_that_timm_lacks(const Options& options) {
+  const S& swin = options.as<S>();
+  return swin.pad_before_shift && pads_maps(swin) ? "its maps are padded before they are shifted" : "";
+}
+
 const std::vector<std::string_view> swin_without_effect{"weight_init", "strict_img_size", "dynamic_img_size"};
 
 const RegisterTimmForm swin_of_timm("swin", {.keywords = swin_keywords({}),
                                              .bases = {"swin_base_patch4_window7_224"},
+                                             .of_ours = {"pad_before_shift"},
                                              .of_theirs = swin_without_effect,
-                                             .pool = "avg"});
+                                             .pool = "avg",
+                                             .refusal = swin_that_timm_lacks<SwinOptions>});
 const RegisterTimmForm swin_v2_of_timm("swin_v2", {.keywords = swin_keywords({{"pretrained_window_sizes",
                                                                                "pretrained_window_sizes"}}),
                                                    .bases = {"swinv2_base_window8_256"},
+                                                   .of_ours = {"pad_before_shift"},
                                                    .of_theirs = swin_without_effect,
-                                                   .pool = "avg"});
+                                                   .pool = "avg",
+                                                   .refusal = swin_that_timm_lacks<SwinV2Options>});
 
 /// The names of the encoder, behind `swin.` or `swinv2.`. Merging stands at the end of a stage there, at the start of
 /// the next one here.
@@ -64,40 +87,18 @@ std::vector<HyperParameter> read_swin(const ConfigReader& config) {
       {"in_channels", config.integer("num_channels", 3)},  {"embed_dim", config.integer("embed_dim", 96)},
       {"depths", config.integers("depths", {2, 2, 6, 2})}, {"num_heads", config.integers("num_heads", {3, 6, 12, 24})},
       {"window_size", config.side("window_size", 7)},      {"mlp_ratio", config.real("mlp_ratio", 4)},
-      {"qkv_bias", config.flag("qkv_bias", true)}};
+      {"qkv_bias", config.flag("qkv_bias", true)},         {"pad_before_shift", true}};
   for (const auto& [theirs, ours] :
        {std::pair{"hidden_dropout_prob", "proj_drop_rate"}, {"drop_path_rate", "drop_path_rate"}})
     if (config.says(theirs)) values.push_back({ours, config.real(theirs, 0)});
   return values;
 }
 
-/// A stage whose map is not made of whole windows; -1: there is none.
-std::int64_t padded_stage(const SwinOptions& swin) {
-  const auto [window_height, window_width] = swin.window;
-  std::int64_t height = swin.image_size.height / swin.patch_size, width = swin.image_size.width / swin.patch_size;
-  for (std::size_t stage = 0; stage < swin.depths.size(); ++stage) {
-    if (height % window_height != 0 || width % window_width != 0) return static_cast<std::int64_t>(stage);
-    height = (height + 1) / 2;
-    width = (width + 1) / 2;
-  }
-  return -1;
-}
-
-template <class S>
-std::vector<std::string> notes(const Options& options) {
-  const std::int64_t stage = padded_stage(options.as<S>());
-  if (stage < 0) return {};
-  return {
-      fmt::format("the map of stage {} is no multiple of the window: maps are padded as timm does it, after rolling, "
-                  "where transformers pads before, so that logits differ",
-                  stage)};
-}
-
 std::string write_swin(const SwinOptions& swin, nlohmann::ordered_json& config) {
   if (swin.window.first != swin.window.second) return "its window is no square";
   if (swin.image_size.height != swin.image_size.width) return "its images are no squares";
-  if (const std::int64_t stage = padded_stage(swin); stage >= 0)
-    return fmt::format("the map of stage {} is no multiple of the window, which transformers pads otherwise", stage);
+  if (pads_maps(swin) && !swin.pad_before_shift) return "its pad_before_shift is false";
+  if (swin.always_partition) return "its always_partition is true";
   config = {{"image_size", swin.image_size.height},
             {"patch_size", swin.patch_size},
             {"num_channels", swin.in_channels},
@@ -138,9 +139,9 @@ const RegisterTransformersType swin(
                        .heads = {{"classifier.", "head.fc."}},
                        .ignored = {"encoder.layers.*.blocks.*.attention.self.relative_position_index"}},
              .read = read_swin,
-             .write = [](const Options& options,
-                         nlohmann::ordered_json& config) { return write_swin(options.as<SwinOptions>(), config); },
-             .notes = notes<SwinOptions>});
+             .write = [](const Options& options, nlohmann::ordered_json& config) {
+               return write_swin(options.as<SwinOptions>(), config);
+             }});
 
 const RegisterTransformersType swin_v2(
     "swinv2",
@@ -175,8 +176,7 @@ const RegisterTransformersType swin_v2(
            std::string refusal = write_swin(own, config);
            config["pretrained_window_sizes"] = own.pretrained_windows;
            return refusal;
-         },
-     .notes = notes<SwinV2Options>});
+         }});
 
 }  // namespace
 }  // namespace lacuna

@@ -20,18 +20,8 @@ struct FcnOptions : SegmenterOptions {
                         "a second head on the map before the last, with a loss of its own in training")};
   }
   void check(HyperProblems& problems) {
-    dilate_backbone();
+    backbone.set_default("output_stride", 8);  // as torchvision
     check_backbone(aux ? 2 : 1, problems);
-  }
-
- private:
-  /// Dilates a backbone whose stride is not given, as torchvision.
-  void dilate_backbone() {
-    if (!model_families().contains(backbone.name) && !model_presets().contains(backbone.name)) return;
-    if (describe_model(backbone.name, {}).options.find("output_stride") == nullptr ||
-        find_value(backbone.values, "output_stride") != nullptr)
-      return;
-    backbone.values.push_back({"output_stride", 8});
   }
 };
 

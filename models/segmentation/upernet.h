@@ -19,7 +19,11 @@ struct UperNetOptions : SegmenterOptions {
     dropout = 0;
   }
   static Fields fields();
-  void check(HyperProblems& problems) { check_backbone(4, problems); }
+  void check(HyperProblems& problems) {
+    backbone.set_default("always_partition", true);  // as transformers
+    backbone.set_default("pad_before_shift", true);
+    check_backbone(4, problems);
+  }
 };
 
 }  // namespace lacuna

@@ -45,6 +45,7 @@ WindowArguments arguments_of(const WindowAttention& op, const Shape& qkv, DType 
                     .window_width = op.window_width,
                     .shift_down = op.shift_down,
                     .shift_right = op.shift_right,
+                    .pads_first = op.pads_first,
                     .scale = op.scale != 0 ? op.scale : 1 / std::sqrt(static_cast<double>(head_dim)),
                     .table = table,
                     .pad = pad,

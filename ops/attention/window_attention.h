@@ -33,6 +33,7 @@ struct WindowAttention {
   std::int64_t height = 0, width = 0;                // of the map
   std::int64_t window_height = 7, window_width = 7;  // of a window
   std::int64_t shift_down = 0, shift_right = 0;      // below the window's extents
+  bool pads_first = false;                           // the map is padded before it is rolled, not after
   double scale = 0;                                  // 0: 1 / sqrt(head_dim)
   static constexpr std::string_view name = "window_attention";
   static constexpr OpKind kind = OpKind::matmul;

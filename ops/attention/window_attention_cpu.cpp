@@ -5,6 +5,7 @@
 #include "core/planned_device.h"
 #include "ops/attention/attention_factors.h"
 #include "ops/attention/window_attention_cuda.h"
+#include "ops/attention/window_places.h"
 
 #include <algorithm>
 #include <cmath>
@@ -57,8 +58,7 @@ struct Window {
         const auto place = static_cast<std::size_t>(i * a.window_width + j);
         region[place] = static_cast<C>(3 * lacuna::region(y, bottom, a.window_height, a.shift_down) +
                                        lacuna::region(x, right, a.window_width, a.shift_right));
-        token[place] =
-            y < a.height && x < a.width ? (y + a.shift_down) % a.height * a.width + (x + a.shift_right) % a.width : -1;
+        token[place] = token_of(a, y, x);
         if (token[place] >= 0) query[static_cast<std::size_t>(count++)] = static_cast<std::int64_t>(place);
       }
     mixed = std::ranges::any_of(region, [&](C other) { return other != region.front(); });

@@ -25,6 +25,7 @@ cuda::WindowProblem problem_of(const WindowArguments& a) {
           .window_width = a.window_width,
           .shift_down = a.shift_down,
           .shift_right = a.shift_right,
+          .pads_first = a.pads_first,
           .scale = static_cast<float>(a.scale),
           .qkv = a.qkv.data<const std::byte>(),
           .table = a.table.data<const float>(),

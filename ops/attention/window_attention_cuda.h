@@ -18,6 +18,7 @@ inline constexpr std::int64_t window_pairs = 1024;
 struct WindowProblem {
   std::int64_t images, height, width, heads, head_dim;
   std::int64_t window_height, window_width, shift_down, shift_right;
+  bool pads_first;
   float scale;
   const void* qkv;           // rows [images · height · width, 3 · heads · head_dim]
   const float* table;        // [table_rows, heads]

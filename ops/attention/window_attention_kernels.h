@@ -11,6 +11,7 @@ namespace lacuna {
 struct WindowArguments {
   std::int64_t images, height, width, heads, head_dim;
   std::int64_t window_height, window_width, shift_down, shift_right;
+  bool pads_first;
   double scale;
   Tensor qkv{};            // rows [images · height · width, 3 · heads · head_dim]
   Tensor table{};          // [(2·wh − 1)(2·ww − 1), heads]

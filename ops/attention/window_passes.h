@@ -5,6 +5,7 @@
 
 #include "ops/attention/attention_tiles.h"
 #include "ops/attention/window_attention_cuda.h"
+#include "ops/attention/window_places.h"
 
 namespace lacuna::cuda::windows {
 
@@ -113,10 +114,7 @@ struct WindowPass {
       places.region[i] =
           static_cast<std::uint8_t>(3 * region_of(y, a.down() * a.window_height, a.window_height, a.shift_down) +
                                     region_of(x, a.across() * a.window_width, a.window_width, a.shift_right));
-      const bool there = y < a.height && x < a.width;
-      places.token[i] =
-          !there ? -1
-                 : static_cast<std::int32_t>((y + a.shift_down) % a.height * a.width + (x + a.shift_right) % a.width);
+      places.token[i] = static_cast<std::int32_t>(token_of(a, y, x));
     }
     block.sync();
     if (a.logit_scale == nullptr) return;

@@ -141,7 +141,7 @@ struct Remat {
 };
 constexpr Remat rows_of(Source from) { return {from, true}; }
 constexpr Remat all_of(Source from) { return {from, false}; }
-/// It has as many elements as the output.
+/// It has as many elements as the output, or as the parts of it that a gate multiplies have together.
 constexpr Remat rows_or_codes_of(Source from) { return {from, true, true}; }
 
 /// The saved tensors of one recorded op, indexed by row of its `saves`. The tape implements it.

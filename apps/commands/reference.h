@@ -9,7 +9,7 @@
 
 namespace lacuna {
 
-/// The tolerance of a tensor, relative to its magnitude: of results in f32, and of those that both sides compute in f64.
+/// The tolerance of a tensor, relative to its magnitude: of results in f32, and of those computed in f64.
 inline constexpr double reference_tolerance = 1e-4, reference_tolerance_f64 = 1e-9;
 
 /// How often a step may be repeated; see below.

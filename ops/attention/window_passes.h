@@ -1,4 +1,4 @@
-// What kernels of window attention share, for .cu files: the places of a window, its rows, and the products of one of
+// Parts that kernels of window attention share, for .cu files: the places of a window, its rows, and the products of one of
 // its tiles. A block has a tile of one window for one head: rolling, padding and cutting are address arithmetic, done
 // once a block for the window's places.
 #pragma once

@@ -148,7 +148,7 @@ def in_place(net, images):
 
 
 def in_f64(net):
-    """What torch rounds to f32 within f64: a sixth in the gradient of hard sigmoids, and the loss against labels in f32."""
+    """In f64, also where torch rounds to f32: a sixth in the gradient of hard sigmoids, the loss against labels in f32."""
     for module in net.modules():
         if isinstance(module, nn.Hardsigmoid):
             module.forward = lambda x: nn.functional.relu6(x + 3) / 6
@@ -211,7 +211,7 @@ def write(path, m, opt):
 
 
 def write_classifier(path):
-    """What SSDLITE's backbone is as a classifier: each name begins with that of the library, or with ssdlite."""
+    """SSDLITE's backbone as a classifier: each name begins with that of the library, or with ssdlite."""
     from timm.models._efficientnet_blocks import SqueezeExcite
     from timm.models._efficientnet_builder import decode_arch_def, round_channels
     from timm.models.mobilenetv3 import MobileNetV3 as TimmMobileNetV3

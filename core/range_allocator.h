@@ -16,18 +16,20 @@ namespace lacuna {
 /// A best-fit allocator over one range of addresses. Adjacent free blocks are joined, so any tensor can reuse freed
 /// memory, and the memory taken from the system stays close to the ledger's peak.
 ///
+// clang-format off
 /// `Memory` has
-///   static constexpr std::size_t alignment;     alignment of blocks
-///   std::int64_t capacity() const;              maximum bytes in blocks
-///   void reserve(std::size_t asked);            reserves the range; `asked`: bytes of the first allocation, for
-///   messages std::byte* base() const;                    null before `reserve` std::size_t size() const; addresses of
-///   the range bool commit(std::size_t begin, std::size_t end, std::size_t asked);
-///                                               maps memory to [begin, end); false: free blocks must be returned
-///                                               first, and a part may be mapped
+///   static constexpr std::size_t alignment;        of blocks
+///   std::int64_t capacity() const;                 maximum bytes in blocks
+///   void reserve(std::size_t asked);               reserves the range; `asked`: bytes of the first allocation, for messages
+///   std::byte* base() const;                       null before `reserve`
+///   std::size_t size() const;                      bytes of the range
+///   bool commit(std::size_t begin, std::size_t end, std::size_t asked);
+///                                                  maps memory to [begin, end); false: free blocks must be returned
+///                                                  first, and a part may be mapped
 ///   void decommit(std::size_t begin, std::size_t end) noexcept;
-///   std::int64_t available(std::size_t top) const;
-///                                               see Allocator::available; blocks lie below `top`
+///   std::int64_t available(std::size_t top) const; see Allocator::available; blocks lie below `top`
 ///   [[noreturn]] void exhausted(std::size_t asked, std::int64_t capacity) const;
+// clang-format on
 template <class Memory>
 class RangeAllocator final : public Allocator {
  public:

@@ -20,7 +20,8 @@
 namespace lacuna {
 namespace {
 
-constexpr std::int64_t steps_before = 2;  // they create library plans and other state that is created once
+/// Steps before a capture: they create library plans, and the first two of a run other state that is created once.
+constexpr std::int64_t steps_before = 1, first_steps_before = 2;
 constexpr std::int64_t patience = 40;     // signatures that are new, until the run says so
 constexpr std::int64_t most_graphs = 16;  // padded texts have as many lengths (data/collate.cpp)
 constexpr std::int64_t most_signatures = 32;
@@ -29,8 +30,8 @@ constexpr std::int64_t most_compared = std::int64_t{1} << 20;  // bytes of a bat
 /// The numbers that a replay reads from the host: rate, number of the step, weights and shares of the micro-batches.
 constexpr std::int64_t at_step = 1, at_weights = 2;
 
-/// Throws Error (the input's fault) for labels that the task has no class for, and lengths beyond the padding: the device
-/// does not check.
+/// Throws Error (the input's fault) for labels that the task has no class for, and lengths beyond the padding: the
+/// device does not check.
 void check_numbers(const Batch& batch, const Task& task) {
   check_lengths(batch);
   for (const SampleField& target : task.targets())
@@ -59,6 +60,7 @@ struct Trainer::Captured {
 
   std::string signature{};
   std::int64_t taken = 0;                   // steps with that signature
+  bool failed = false;                      // cannot be captured
   Tensor numbers{};                         // f64 [2 + 2 · micro-batches]
   std::vector<Batch> inputs{};              // batches that the captured step reads
   std::vector<Batch> ahead{};               // the next ones, while a step runs; empty of single steps
@@ -85,7 +87,7 @@ struct Trainer::Graphs {
   Tensor goes_on{};                       // i32 [], see OptimizerStep; undefined: each step is read before the next one
   std::list<Captured> steps{};
   std::int64_t different = 0;  // new signatures since the last capture
-  bool failed = false;         // a step could not be captured: others would give their memory back for each such one
+  bool any = false;            // whether a step was ever captured
   bool told = false;           // why steps are not captured
 };
 
@@ -118,7 +120,6 @@ Trainer::Way Trainer::leave_captured() {
   if (graphs_) {
     graphs_->forget();
     graphs_->steps.clear();
-    graphs_->failed = false;
   }
   return Way::queued;
 }
@@ -178,7 +179,7 @@ Trainer::Way Trainer::way_of(const std::vector<Batch>& batch, const StepHooks& h
     if (std::ssize(graphs.steps) > most_signatures) graphs.steps.pop_back();
   }
   Captured& step = graphs.steps.front();
-  if (step.taken++ < steps_before || graphs.failed) return Way::queued;
+  if (step.taken++ < (graphs.any ? steps_before : first_steps_before) || step.failed) return Way::queued;
   return step.graph ? Way::replayed : Way::captured;
 }
 
@@ -187,10 +188,9 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
   Graphs& graphs = *graphs_;
   Captured& step = graphs.steps.front();
   const Device device = state_.model.context().device;
-  step.forget();
   graphs.different = 0;
-  std::string problem;
-  try {
+  const auto attempt = [&] {
+    step.forget();
     std::int64_t others = 0;
     for (Captured& other : graphs.steps)
       if (other.graph && ++others == most_graphs) other.forget();  // the one that was least recently used
@@ -215,20 +215,35 @@ bool Trainer::capture(const std::vector<Batch>& batch, const StepHooks& hooks, S
       step.saved_bytes = queue(step.inputs, weights, shares, 0, *step.update, *step.totals, hooks, step.clock());
     };
     step.graph = std::make_unique<DeviceGraph>(device, work, options_.step.budget, graphs.memory);
-  } catch (const Error& error) {
-    problem = error.what();
+  };
+  enum Outcome : std::int64_t { done, failed_alone, failed_beside_others };
+  while (true) {
+    const bool has_others = graphs.memory != nullptr;
+    std::string problem;
+    try {
+      attempt();
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+    if (exchange_) exchange_->check_order(true);
+    step.consumed = backend(device).mark(stream_of(device));
+    const std::int64_t outcome = largest_of_ranks(state_.ranks, problem.empty() ? done
+                                                                : has_others    ? failed_beside_others
+                                                                                : failed_alone);
+    if (outcome == done) {
+      graphs.any = true;
+      return true;
+    }
+    state_.optimizer.zero_grad();
+    graphs.forget();    // of several ranks, each does
+    exchange_.reset();  // it may wait for gradients of the step
+    open_exchange();
+    if (outcome == failed_beside_others) continue;  // without their memory it may fit
+    step.failed = true;
+    if (!std::exchange(graphs.told, true))
+      result.not_captured = problem.empty() ? "another rank cannot capture them" : problem;
+    return false;
   }
-  if (exchange_) exchange_->check_order(true);
-  step.consumed = backend(device).mark(stream_of(device));
-  if (largest_of_ranks(state_.ranks, problem.empty() ? 0 : 1) == 0) return true;
-  state_.optimizer.zero_grad();
-  graphs.forget();  // of several ranks, each does
-  graphs.failed = true;
-  if (!std::exchange(graphs.told, true))
-    result.not_captured = problem.empty() ? "another rank cannot capture them" : problem;
-  exchange_.reset();  // it may wait for gradients of the step
-  open_exchange();
-  return false;
 }
 
 void Trainer::send_ahead(Work& next) {

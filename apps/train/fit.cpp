@@ -69,10 +69,11 @@ void require_fit(Setup& setup, const Experiment& experiment, Device device, bool
           "too; `lacuna plan` says how much.",
           planned.batch_size, format_bytes(need.bytes), format_bytes(step_need(planned)),
           format_bytes(evaluation_need(planned)), name_of(device), format_bytes(available),
-          limited     ? " under the limits on the address space and on data (ulimit -v, -d)"
-          : is_shared ? fmt::format(" of the card's {}: other programs hold some (nvidia-smi names them)",
-                                    format_bytes(card->memory))
-                      : "",
+          limited ? " under the limits on the address space and on data (ulimit -v, -d)"
+          : is_shared
+              ? fmt::format(" of the card's {}: the driver{} and other programs (nvidia-smi names them) hold some",
+                            format_bytes(card->memory), experiment.process.ranks > 1 ? ", NCCL" : "")
+              : "",
           lacuna::describe(planned.at_peak, 8),
           with_loader ? fmt::format("Batches prepared ahead hold up to {} more.\n", format_bytes(need.batches)) : "",
           what_would_fit(setup, experiment, available, with_loader, need.bytes)));

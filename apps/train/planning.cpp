@@ -343,9 +343,9 @@ std::optional<std::int64_t> memory_budget(const Experiment& experiment) {
   if (!card)
     reject("memory.budget: {}: there is no {} here; expected bytes, as 6GiB, or a card that `lacuna plan --card` names",
            whole_device, experiment.train.device);
-  // A driver's context beside what its libraries do, and gaps in a captured step's memory.
-  constexpr std::int64_t reserve = std::int64_t{512} << 20;
-  return std::max<std::int64_t>(1, room_on(*card) - reserve);
+  // A driver's context takes about half of it; gaps in a captured step's memory have the rest.
+  constexpr std::int64_t reserve = std::int64_t{1} << 30, of_nccl = std::int64_t{512} << 20;
+  return std::max<std::int64_t>(1, room_on(*card) - reserve - (experiment.process.ranks > 1 ? of_nccl : 0));
 }
 
 namespace {

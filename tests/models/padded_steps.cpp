@@ -54,7 +54,7 @@ struct Outcome {
 };
 
 Outcome train(const std::string& family, DType dtype, bool graph, const Numbers& rows_of_steps, std::int64_t parts = 1,
-              const std::string& policy_name = "exact") {
+              const std::string& policy_name = "exact", std::int64_t budget = 0) {
   std::vector<HyperParameter> sizes{
       {"vocab_size", std::int64_t{120}},       {"hidden_size", std::int64_t{24}},
       {"num_hidden_layers", std::int64_t{2}},  {"num_attention_heads", std::int64_t{3}},
@@ -68,7 +68,7 @@ Outcome train(const std::string& family, DType dtype, bool graph, const Numbers&
   const std::unique_ptr<Task> task = make_task("classification", {}, *model);
   const auto optimizer = make_optimizer("adamw", {}, *model);
   const auto policy = make_policy(policy_name);
-  Trainer trainer({*model, *optimizer, *policy, nullptr}, *task, {.graph = graph});
+  Trainer trainer({*model, *optimizer, *policy, nullptr}, *task, {.graph = graph, .budget = budget});
   Outcome outcome;
   for (std::size_t i = 0; i < rows_of_steps.size(); ++i) {
     const auto number = static_cast<std::uint32_t>(i);
@@ -98,6 +98,37 @@ TEST_CASE("cuda: steps on padded texts are captured at each padded length, with 
       CHECK(replayed.held.back() < 2 * replayed.held[4]);  // they share their memory
     }
   CHECK(allocator(Device::cuda).pool_bytes() == 0);
+}
+
+TEST_CASE("cuda: of a length that comes later one step is queued") {
+  const Numbers rows{12, 12, 12, 8, 8, 12};
+  const Outcome replayed = train("bert", DType::f32, true, rows);
+  CHECK(std::ranges::count(replayed.held, 0) == 3);
+  CHECK(replayed.held[3] == 0);
+  CHECK(replayed.numbers == train("bert", DType::f32, false, rows).numbers);
+}
+
+TEST_CASE("cuda: a length whose step is beyond the budget is captured alone or queued, and others are captured on") {
+  const auto held = [](const Numbers& rows, std::int64_t budget) {
+    return train("bert", DType::f32, true, rows, 1, "exact", budget).held;
+  };
+  const Numbers alone(3, 18), rows{2, 2, 2, 18, 18, 2, 18};
+  const std::int64_t graph = held(alone, 0).back();
+  std::int64_t small = graph, least = graph + (std::int64_t{1} << 20);  // does not suffice; does
+  REQUIRE(held(alone, least).back() > 0);
+  while (least - small > 64) {
+    const std::int64_t middle = small + (least - small) / 2;
+    (held(alone, middle).back() > 0 ? least : small) = middle;
+  }
+  const Outcome usual = train("bert", DType::f32, false, rows);
+  for (const bool fits : {true, false}) {
+    const Outcome limited = train("bert", DType::f32, true, rows, 1, "exact", fits ? least : small);
+    CHECK(limited.numbers == usual.numbers);
+    CHECK(limited.held[2] > 0);
+    CHECK((limited.held[4] > 0) == fits);
+    CHECK(limited.held[5] > 0);
+    CHECK((limited.held[6] > 0) == fits);
+  }
 }
 
 TEST_CASE("cuda: captured steps quantize padding as others do") {

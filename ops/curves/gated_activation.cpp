@@ -150,10 +150,11 @@ void GatedActivation::backward(Tensor dy, const Saved<GatedActivation>& saved, G
 
 void GatedActivation::rematerialize(const RematInputs<GatedActivation>& from, const Tensor& out) const {
   const Tensor &g = from.get<input(gate)>(), &u = from.get<input(up)>();
-  if (g.defined() && (u.defined() || from.codes<input(up)>() == nullptr))
+  const Operand* const ups = from.codes<input(up)>();  // undefined where gate and up are one tensor
+  if (g.defined() && (u.defined() || ups == nullptr || !ups->defined()))
     return gated_activation_forward(out.device(), curve, g, u, out);
   gated_activation_of_codes(out.device(), curve, g.defined() ? Operand(g) : *from.codes<input(gate)>(),
-                            u.defined() ? Operand(u) : *from.codes<input(up)>(), from.first_row(), out);
+                            u.defined() ? Operand(u) : *ups, from.first_row(), out);
 }
 
 }  // namespace lacuna

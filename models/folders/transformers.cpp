@@ -152,22 +152,32 @@ std::int64_t read_preparation(const fs::path& file, const std::string& model_typ
   return side;
 }
 
+/// Whether a key says a value of masks, which is a whole number, or -100: none.
+bool says_index(const SettingKey& key) { return key.section == &ModelFolder::data; }
+
 void read_settings(const ConfigReader& config, const std::vector<SettingKey>& keys, ModelFolder& folder) {
-  for (const auto& [theirs, section, ours, usual] : keys) {
-    const double said = config.real(theirs, usual);
-    if (said == usual) continue;
-    Tree& value = (folder.*section)[std::string(ours)];
-    value = said == std::floor(said) ? Tree(static_cast<std::int64_t>(said)) : Tree(said);
-    if (said < 0) value = "none";  // no label is negative
+  for (const SettingKey& key : keys) {
+    const double said = config.real(key.theirs, key.usual);
+    if (said == key.usual) continue;
+    Tree& value = (folder.*key.section)[std::string(key.ours)];
+    if (says_index(key)) {
+      if (said != std::floor(said)) config.refuse(key.theirs, "a whole number");
+      value = said < 0 ? Tree("none") : Tree(static_cast<std::int64_t>(said));
+    } else {
+      if (said < 0) config.refuse(key.theirs, "0 or more");
+      value = Tree(said);
+    }
   }
 }
 
 void write_settings(const ModelFolder& folder, const std::vector<SettingKey>& keys, ordered_json& config) {
-  for (const auto& [theirs, section, ours, usual] : keys) {
-    const auto found = (folder.*section).find(ours);
-    const std::optional<double> said = found == (folder.*section).end() ? std::nullopt : number_in(found->second);
-    config[theirs] = said.value_or(usual);
-    if (usual == std::floor(usual)) config[theirs] = config[theirs].get<std::int64_t>();  // its type there
+  for (const SettingKey& key : keys) {
+    const auto found = (folder.*key.section).find(key.ours);
+    // A list of values has no form there, and is not written.
+    const std::string text = found == (folder.*key.section).end() ? "" : found->second.text;
+    const double said = text == "none" ? -100 : number_in(Tree(text)).value_or(key.usual);
+    config[key.theirs] = said;
+    if (says_index(key)) config[key.theirs] = static_cast<std::int64_t>(said);  // its type there
   }
 }
 

@@ -228,6 +228,7 @@ TEST_CASE("masks: settings of the loss in a folder of transformers hold, and wha
   const auto [silent, given] = settings({own[0], own[1], own[2], "task.aux_weight=0.5", "data.ignore=4"}, "given");
   check_says(given, "aux_weight: 0.5");
   check_says(given, "ignore: \"4\"");
+  CHECK(read_json(folder / "given/best/config.json").at("loss_ignore_index") == 4);
   CHECK(silent.find("aux_weight") == std::string::npos);
   const auto [told, drawn] = settings({"data.name=shape_masks", "data.train_size=4", "data.val_size=2"}, "drawn");
   check_says(drawn, "aux_weight: 0.25");

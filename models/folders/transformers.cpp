@@ -174,8 +174,9 @@ void write_settings(const ModelFolder& folder, const std::vector<SettingKey>& ke
   for (const SettingKey& key : keys) {
     const auto found = (folder.*key.section).find(key.ours);
     // A list of values has no form there, and is not written.
-    const std::string text = found == (folder.*key.section).end() ? "" : found->second.text;
-    const double said = text == "none" ? -100 : number_in(Tree(text)).value_or(key.usual);
+    Tree value = found == (folder.*key.section).end() ? Tree() : found->second;
+    value.quoted = false;
+    const double said = value.text == "none" ? -100 : number_in(value).value_or(key.usual);
     config[key.theirs] = said;
     if (says_index(key)) config[key.theirs] = static_cast<std::int64_t>(said);  // its type there
   }

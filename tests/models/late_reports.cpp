@@ -159,7 +159,7 @@ TEST_CASE("cuda: single steps behind one that is not finite update again") {
       if (i == 4) batch[0]["images"].fill(std::numeric_limits<double>::quiet_NaN());
       const StepResult result = run.trainer->step(std::move(batch), i, 1e-3);
       CHECK(result.finite() == (i != 4));
-      CHECK((run.trainer->captured_bytes() > 0) == (graph && (i == 2 || i == 3 || i == 7)));
+      CHECK((run.trainer->captured_bytes() > 0) == (graph && (i == 2 || i == 3 || i >= 6)));
       updated.push_back(result.updated ? 1 : 0);
     }
     CHECK(updated == std::vector<double>{1, 1, 1, 1, 0, 1, 1, 1});

@@ -45,8 +45,8 @@ struct SwinV2Options : SwinOptions {
 
 /// timm's SwinTransformer and SwinTransformerV2: the same parameter names, shapes and initial distributions. Maps need
 /// not be multiples of the window, nor even before they are merged. Where an axis of a stage's map is no longer than
-/// the window, the window shrinks to it and is not shifted along it, but for `always_partition`. As a backbone gives
-/// the map of each stage, before it is merged.
+/// the window, the window shrinks to it and is not shifted along it. `always_partition` keeps window and shift. As a
+/// backbone gives the map of each stage, before it is merged.
 class SwinTransformer final : public ImageModel {
  public:
   SwinTransformer(const ModelContext& context, const SwinOptions& options);

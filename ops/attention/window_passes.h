@@ -1,6 +1,6 @@
-// Parts that kernels of window attention share, for .cu files: the places of a window, its rows, and the products of one of
-// its tiles. A block has a tile of one window for one head: rolling, padding and cutting are address arithmetic, done
-// once a block for the window's places.
+// Parts that kernels of window attention share, for .cu files: the places of a window, its rows, and the products of
+// one of its tiles. A block has a tile of one window for one head: rolling, padding and cutting are address arithmetic,
+// done once a block for the window's places.
 #pragma once
 
 #include "ops/attention/attention_tiles.h"
@@ -348,6 +348,8 @@ struct WindowKeyPass : WindowBackwardPass<T> {
   }
   LACUNA_DEVICE bool has_pads(const WindowTask& task) const {
     const WindowProblem& a = this->problem;
+    // Rolling takes pads to windows before the last ones.
+    if (a.pads_first) return a.height % a.window_height != 0 || a.width % a.window_width != 0;
     return (task.window / a.across() == a.down() - 1 && a.height % a.window_height != 0) ||
            (task.window % a.across() == a.across() - 1 && a.width % a.window_width != 0);
   }

@@ -1,5 +1,5 @@
-// Boxes on the host, as torchvision counts them: [K, 4] of left, top, right and bottom in pixels, f32 or f64. What is
-// computed from tensors has their type.
+// Boxes on the host, as torchvision counts them: [K, 4] of left, top, right and bottom in pixels, f32 or f64. Results
+// have the type of the tensors that they are computed from.
 #pragma once
 
 #include "core/tensor.h"

@@ -61,6 +61,18 @@ TEST_CASE("cuda: windows of 8 x 8 and heads of 20 columns agree with f64 on the 
   check({.heads = 1, .height = 8, .width = 9, .window_height = 8, .window_width = 8, .shift_right = 4}, 1, 20);
 }
 
+TEST_CASE("cuda: pads that rolling takes into the first windows agree with f64 on the CPU") {
+  check({.heads = 1,
+         .height = 8,
+         .width = 9,
+         .window_height = 7,
+         .window_width = 7,
+         .shift_down = 3,
+         .shift_right = 3,
+         .pads_first = true},
+        1, 20);
+}
+
 TEST_CASE("cuda: windows of 12 x 12, which are several tiles, agree with f64 on the CPU") {
   check({.heads = 1,
          .height = 11,

@@ -176,7 +176,8 @@ ExitCode plan(const PlanOptions& options) {
   }
   std::optional<ExchangePlan> exchange;
   if (options.ranks > 1)
-    text += to_text(exchange.emplace(plan_exchange(configurations.front(), network, machine_costs())));
+    text +=
+        to_text(exchange.emplace(plan_exchange(configurations.front(), network, machine_costs())), options.bandwidth);
   const std::vector<FreezeRow> frozen = [&] {
     Setup setup(configurations.front(), Device::meta);
     return freeze_table(setup, configurations.front());
@@ -214,7 +215,8 @@ const RegisterCommand plan_command(40, "plan", "predict the memory of training, 
                  "processes that train together: the memory of one of them, and what the exchange of gradients takes")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--bandwidth", options->bandwidth, "with --ranks: what a process sends a second, as 1Gbit or 12.5GB")
+  app.add_option("--bandwidth", options->bandwidth,
+                 "with --ranks: what a process sends a second, as 1Gbit (a network) or 25GB (PCIe)")
       ->capture_default_str();
   app.add_option("--latency", options->latency, "with --ranks: of a message, as 50us")->capture_default_str();
   CLI::Option* const card =

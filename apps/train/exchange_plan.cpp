@@ -1,5 +1,6 @@
 #include "apps/train/exchange_plan.h"
 
+#include "apps/config/resolve.h"
 #include "apps/train/measure.h"
 #include "apps/train/setup.h"
 #include "autograd/observer.h"
@@ -56,12 +57,9 @@ double parse_latency(const std::string& text) {
 
 ExchangePlan plan_exchange(const Experiment& experiment, const Network& network, const CostTable& costs) {
   Setup setup(experiment, Device::meta);
-  BackwardTime backward(costs);
-  measure(setup, experiment, {.observer = &backward});
   const int ranks = experiment.process.ranks;
-  ExchangePlan plan{.ranks = ranks};
-  plan.backward = backward.seconds() / static_cast<double>(experiment.train.accumulate);  // the last micro-batch
-  std::int64_t updated = 0;                                                               // bytes of parameters
+  ExchangePlan plan{.ranks = ranks, .network = network};
+  std::int64_t updated = 0;  // bytes of parameters
   std::int64_t elements = 0;
   for (const Parameter* parameter : setup.model().parameters()) {
     if (!parameter->trainable()) continue;
@@ -84,8 +82,13 @@ ExchangePlan plan_exchange(const Experiment& experiment, const Network& network,
   // To the owners: slices are summed, and each rank sends its slice on, of which an Nth is for each owner.
   const double passes = to_owners ? 1 + 1.0 / ranks : 2;
   plan.seconds = seconds_of(bytes, passes, buckets_of_all);
-  const double last = seconds_of(bytes / buckets_of_all, passes, 1);
-  plan.exposed = ranks == 1 ? 0 : std::max(0.0, plan.seconds - last - plan.backward) + last;
+  if (device_of(experiment).kind != DeviceKind::cuda) {
+    BackwardTime time(costs);
+    measure(setup, experiment, {.observer = &time});
+    const double backward = time.seconds() / static_cast<double>(experiment.train.accumulate);  // the last micro-batch
+    const double last = seconds_of(bytes / buckets_of_all, passes, 1);
+    plan.overlap = {backward, ranks == 1 ? 0 : std::max(0.0, plan.seconds - last - backward) + last};
+  }
   plan.sent = static_cast<std::int64_t>(passes * share * bytes);
   plan.buffers = ranks == 1 ? 0 : std::min(bucket, plan.gradients) * (2 * ranks + 1) / ranks;
   if (in_8_bits && ranks > 1)  // what it rounded off, and in QuantizedSum two arrays in f32 and two in 8 bits
@@ -94,26 +97,33 @@ ExchangePlan plan_exchange(const Experiment& experiment, const Network& network,
     const double back = seconds_of(static_cast<double>(updated), 1, buckets_of_all);
     plan.sent += static_cast<std::int64_t>(share * static_cast<double>(updated));
     plan.seconds += back;
-    plan.exposed += back;
+    if (plan.overlap) plan.overlap->exposed += back;
   }
   return plan;
 }
 
-std::string to_text(const ExchangePlan& plan) {
-  return fmt::format(
-      "{} ranks: each sends {} a step and holds {} for it; {:.3g} s, of which {:.3g} s come on top of the step (a "
-      "backward pass takes about {:.3g} s)\n",
-      plan.ranks, format_bytes(plan.sent), format_bytes(plan.buffers), plan.seconds, plan.exposed, plan.backward);
+std::string to_text(const ExchangePlan& plan, const std::string& bandwidth) {
+  std::string text =
+      fmt::format("{} ranks: each sends {} a step and holds {} for it; {:.3g} s with --bandwidth {}, ", plan.ranks,
+                  format_bytes(plan.sent), format_bytes(plan.buffers), plan.seconds, bandwidth);
+  if (!plan.overlap) return text + "less what a backward pass hides, whose time on the GPU is not known here\n";
+  return text + fmt::format("{:.3g} s of them on top of the step (a backward pass takes about {:.3g} s)\n",
+                            plan.overlap->exposed, plan.overlap->backward);
 }
 
 nlohmann::ordered_json to_json(const ExchangePlan& plan) {
-  return {{"ranks", plan.ranks},
-          {"gradient_bytes", plan.gradients},
-          {"sent_bytes", plan.sent},
-          {"buffer_bytes", plan.buffers},
-          {"seconds", plan.seconds},
-          {"backward_seconds", plan.backward},
-          {"exposed_seconds", plan.exposed}};
+  nlohmann::ordered_json json{{"ranks", plan.ranks},
+                              {"gradient_bytes", plan.gradients},
+                              {"sent_bytes", plan.sent},
+                              {"buffer_bytes", plan.buffers},
+                              {"bytes_per_second", plan.network.bandwidth},
+                              {"message_seconds", plan.network.latency},
+                              {"seconds", plan.seconds}};
+  if (plan.overlap) {
+    json["backward_seconds"] = plan.overlap->backward;
+    json["exposed_seconds"] = plan.overlap->exposed;
+  }
+  return json;
 }
 
 }  // namespace lacuna::apps

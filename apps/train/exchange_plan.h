@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace lacuna::apps {
@@ -25,15 +26,20 @@ struct ExchangePlan {
   std::int64_t gradients = 0;  // bytes of all
   std::int64_t sent = 0;       // bytes that a rank sends in a step
   std::int64_t buffers = 0;    // bytes that the exchange holds
-  double seconds = 0;          // of the exchange
-  double backward = 0;         // seconds of the backward pass that it overlaps with, by the cost table
-  double exposed = 0;          // seconds by which a step gets longer
+  double seconds = 0;          // of the exchange on `network`
+  Network network{};
+  struct Overlap {
+    double backward = 0;  // seconds of the backward pass that the exchange overlaps with, by the cost table
+    double exposed = 0;   // seconds by which a step gets longer
+  };
+  std::optional<Overlap> overlap{};  // nothing on cuda: the cost table has times of a CPU
 };
 
 /// The plan of a resolved experiment on its ranks.
 ExchangePlan plan_exchange(const Experiment& experiment, const Network& network, const CostTable& costs);
 
-std::string to_text(const ExchangePlan& plan);
+/// `bandwidth`: as it was given.
+std::string to_text(const ExchangePlan& plan, const std::string& bandwidth);
 nlohmann::ordered_json to_json(const ExchangePlan& plan);
 
 }  // namespace lacuna::apps

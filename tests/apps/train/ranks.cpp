@@ -294,6 +294,11 @@ TEST_CASE("ranks: plan says what a rank takes and sends") {
   CHECK(in_parts["memory"]["optimizer"] == sharded["memory"]["optimizer"]);
   CHECK(in_parts["exchange"]["sent_bytes"] < sharded["exchange"]["sent_bytes"]);
   CHECK(slow["exchange"]["exposed_seconds"] > four["exchange"]["exposed_seconds"]);
+  const nlohmann::json on_card = plan({"--ranks", "4", "train.device=cuda", "--card", "8GiB"});
+  CHECK(on_card["exchange"]["seconds"] == four["exchange"]["seconds"]);
+  CHECK(on_card["exchange"]["bytes_per_second"] == 1.25e8);
+  CHECK_FALSE(on_card["exchange"].contains("exposed_seconds"));  // no time of a CPU
+  CHECK_FALSE(on_card["exchange"].contains("backward_seconds"));
   check_refusals(folder, {"plan", "-c", "c.yaml"},
                  {{"ranks={exchange: int8, shard: gradients}", "ranks.exchange"},
                   {"--ranks\n3", "train.batch_size"},

@@ -239,7 +239,7 @@ bool ModernBert::reads_first_tokens() const {
 
 ModernBert::Layout ModernBert::layout_of(SequencesPtr sequences) {
   // With padding as far as that goes: a step that is captured knows no shorter length, and makes no table.
-  const std::int64_t most = sequences->has_padding() ? sequences->rows() / sequences->count() : sequences->longest();
+  const std::int64_t most = sequences->is_padded() ? sequences->rows() / sequences->count() : sequences->longest();
   const auto table = [&](double theta) {
     return tables_.find(rotary_frequencies(options_.hidden_size / options_.heads, theta, options_.positions, most),
                         most, context().device);

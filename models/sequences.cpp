@@ -38,8 +38,11 @@ SequencesPtr sequences_of(const Inputs& batch) {
     return sequences;
   }
   if (shape.rank() != 2) reject("a batch of text: expected `tokens` [T] with `offsets`, or [N, L], got {}", shape);
-  if (!batch.contains("key_lengths"))
-    return Sequences::padded(std::vector<std::int64_t>(static_cast<std::size_t>(shape[0]), shape[1]), shape[1]);
+  if (!batch.contains("key_lengths")) {
+    std::vector<std::int64_t> offsets;
+    for (std::int64_t i = 0; i <= shape[0]; ++i) offsets.push_back(i * shape[1]);
+    return Sequences::packed(offsets);
+  }
   if (const Tensor& there = batch.at("key_lengths").tensor(); there.device() != Device::cpu)
     return Sequences::padded(there, shape[1]);
   const std::span<const std::int64_t> lengths = host_values(batch, "key_lengths");

@@ -8,13 +8,10 @@ namespace lacuna {
 namespace {
 
 cuda::SampleRows rows_of(const Sequences& sequences) {
-  const std::int64_t rows = sequences.end(0) - sequences.begin(0);
-  bool is_full = !sequences.lengths_on_device().defined();
-  for (std::int64_t i = 0; i < sequences.count(); ++i) {
-    if (sequences.end(i) - sequences.begin(i) != rows) return cuda::SampleRows::packed;
-    is_full = is_full && sequences.length(i) == rows;
-  }
-  return is_full ? cuda::SampleRows::equal : cuda::SampleRows::padded;
+  if (sequences.is_padded()) return cuda::SampleRows::padded;  // also a batch of full ones: its replay has others
+  for (std::int64_t i = 0; i < sequences.count(); ++i)
+    if (sequences.length(i) != sequences.length(0)) return cuda::SampleRows::packed;
+  return cuda::SampleRows::equal;
 }
 
 /// The most keys of a sample. Of packed ones a multiple of a tile, so that few plans serve all batches.

@@ -8,10 +8,7 @@ namespace lacuna {
 
 Sequences::Sequences(std::vector<std::int64_t> offsets, std::vector<std::int64_t> lengths)
     : offsets_(std::move(offsets)), lengths_(std::move(lengths)) {
-  for (std::int64_t i = 0; i < count(); ++i) {
-    longest_ = std::max(longest_, length(i));
-    has_padding_ = has_padding_ || length(i) < end(i) - begin(i);
-  }
+  for (const std::int64_t length : lengths_) longest_ = std::max(longest_, length);
 }
 
 SequencesPtr Sequences::packed(std::span<const std::int64_t> offsets) {
@@ -35,7 +32,9 @@ SequencesPtr Sequences::padded(std::span<const std::int64_t> lengths, std::int64
       reject("key_lengths: expected 1 to {} tokens of sequence {} of the batch, got {}", rows, i, lengths[i]);
     offsets.push_back(offsets.back() + rows);
   }
-  return SequencesPtr(new Sequences(std::move(offsets), {lengths.begin(), lengths.end()}));
+  std::shared_ptr<Sequences> sequences(new Sequences(std::move(offsets), {lengths.begin(), lengths.end()}));
+  sequences->is_padded_ = true;
+  return sequences;
 }
 
 SequencesPtr Sequences::padded(Tensor lengths, std::int64_t rows) {
@@ -43,7 +42,7 @@ SequencesPtr Sequences::padded(Tensor lengths, std::int64_t rows) {
   for (std::int64_t i = 0; i < lengths.count(); ++i) offsets.push_back(offsets.back() + rows);
   std::shared_ptr<Sequences> sequences(
       new Sequences(std::move(offsets), std::vector<std::int64_t>(static_cast<std::size_t>(lengths.count()), rows)));
-  sequences->has_padding_ = true;
+  sequences->is_padded_ = true;
   sequences->on_device_ = std::move(lengths);
   return sequences;
 }

@@ -34,7 +34,9 @@ class Sequences {
   std::int64_t length(std::int64_t i) const { return lengths_[static_cast<std::size_t>(i)]; }
   /// The longest sequence, in tokens.
   std::int64_t longest() const { return longest_; }
-  bool has_padding() const { return has_padding_; }
+  /// Whether lengths are apart from rows, which may be padding. A batch whose texts fill their rows is padded too: ops
+  /// compute it as others of its shape.
+  bool is_padded() const { return is_padded_; }
   /// The sequence that has a row.
   std::int64_t at(std::int64_t row) const;
 
@@ -49,7 +51,7 @@ class Sequences {
   std::vector<std::int64_t> offsets_, lengths_;
   Tensor on_device_;
   std::int64_t longest_ = 0;
-  bool has_padding_ = false;
+  bool is_padded_ = false;
 };
 
 }  // namespace lacuna

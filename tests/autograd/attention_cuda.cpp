@@ -4,6 +4,7 @@
 #include "core/planned_device.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/causal_attention.h"
+#include "ops/attention/sequence_attention.h"
 #include "ops/attention/window_attention.h"
 #include "ops/products/linear.h"
 #include "tests/autograd/graphs.h"
@@ -29,6 +30,7 @@ struct Form {
   bool is_causal;
   bool is_unequal = false;  // packed samples, of causal attention
   double dropout = 0;
+  std::vector<std::int64_t> lengths{};  // of padded samples
 };
 
 /// linear(attention(linear(x))) of 3 samples of 5 tokens, 2 heads of 8; `trains`: the last linear's weight.
@@ -45,12 +47,15 @@ Step step(Device device, MemoryPolicy& policy, const Form& form, bool trains = t
   {
     const Recording recording(tape);
     Variable mixed;
-    if (form.is_causal) {
+    const auto part = [&](std::uint32_t site) {
+      const Variable weight(test_values({width, width}, site, DType::f32).to(device), true, "part");
+      return apply(Linear{}, x, weight, Variable()).reshape({1, 15, width});
+    };
+    if (!form.lengths.empty()) {
+      mixed = apply(SequenceAttention{.heads = 2, .sequences = Sequences::padded(form.lengths, 5)}, part(4), part(5),
+                    part(6));
+    } else if (form.is_causal) {
       const auto sequences = Sequences::packed(std::vector<std::int64_t>{0, form.is_unequal ? 4 : 5, 10, 15});
-      const auto part = [&](std::uint32_t site) {
-        const Variable weight(test_values({width, width}, site, DType::f32).to(device), true, "part");
-        return apply(Linear{}, x, weight, Variable()).reshape({1, 15, width});
-      };
       mixed = apply(
           CausalAttention{.heads = 2, .kv_heads = 2, .sequences = sequences, .dropout = form.dropout, .positions = 6},
           part(4), part(5), part(6));
@@ -138,6 +143,16 @@ TEST_CASE(
     }
   }
   ::unsetenv("LACUNA_STAND_IN_CAPABILITY");
+}
+
+TEST_CASE("cuda: a plan for padded texts as long as their rows counts what shorter ones work in") {
+  const auto peak = [](Device device, const std::vector<std::int64_t>& lengths) {
+    return step(device, policy("exact"), {.is_causal = false, .lengths = lengths}).peak;
+  };
+  const std::int64_t taken = peak(Device::cuda, {5, 3, 4});
+  CHECK(peak(Device::cuda, {5, 5, 5}) == taken);
+  const PlannedDeviceScope scope(DeviceKind::cuda);
+  CHECK(peak(Device::meta, {5, 5, 5}) == taken);
 }
 
 TEST_CASE("cuda: a plan counts what attention within windows of one tile and of several works in") {

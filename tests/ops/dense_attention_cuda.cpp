@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 namespace lacuna {
@@ -17,7 +19,33 @@ struct WithoutCudnn {
   ~WithoutCudnn() { uses_cudnn() = true; }
 };
 
+/// What cuDNN is asked for these sequences of up to 5 tokens.
+cuda::DenseAttention asked_for(const SequencesPtr& sequences, bool backward) {
+  AttentionArguments a{.samples = sequences->count(),
+                       .heads = 2,
+                       .queries = sequences->longest(),
+                       .keys = sequences->longest(),
+                       .head_dim = 8,
+                       .query_rows = sequences->longest(),
+                       .scale = 1};
+  a.sequences = sequences.get();
+  a.every_query = true;
+  return dense_problem(dense_form(a).value(), DType::bf16, backward);
+}
+
 }  // namespace
+
+TEST_CASE("cuda: padded texts are computed in one form, whether the host knows their lengths, and whatever they are") {
+  using Lengths = std::vector<std::int64_t>;
+  for (const bool backward : {false, true}) {
+    const cuda::DenseAttention full = asked_for(Sequences::padded(Lengths{5, 5, 5}, 5), backward);
+    CHECK(full.rows == cuda::SampleRows::padded);
+    CHECK(asked_for(Sequences::padded(Lengths{3, 1, 4}, 5), backward) == full);
+    const Tensor lengths = Tensor::from(std::span<const std::int64_t>(Lengths{2, 5, 1}), {3}, Device::cuda);
+    CHECK(asked_for(Sequences::padded(lengths, 5), backward) == full);
+    CHECK(asked_for(Sequences::packed(Lengths{0, 5, 10, 15}), backward).rows == cuda::SampleRows::equal);
+  }
+}
 
 TEST_CASE("cuda: packed sequences with dropout in several parts come out as by kernels of our own") {
   std::vector<std::int64_t> offsets{0};

@@ -10,7 +10,7 @@ template <class T>
 struct DequantizeGroup {
   static constexpr int threads = hadamard_threads;
   struct Shared {
-    double values[longest_hadamard_group];
+    alignas(16) double values[longest_hadamard_group];
     float largest[threads / warp_size];
   };
   HadamardCodes from;
@@ -45,6 +45,18 @@ struct DequantizeGroup {
     return std::bit_cast<float>((bytes[0] | static_cast<std::uint32_t>(bytes[1]) << 8) << 16);
   }
 
+  /// Every other four lanes store the second half first: eight lanes then reach all banks of shared memory.
+  LACUNA_DEVICE static void store_halves(float* to, const float (&eight)[8], bool second_first) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const bool second = second_first != (half == 1);
+      Pack<float, 4> pack;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) pack[j] = second ? eight[4 + j] : eight[j];
+      store_pack(to + (second ? 4 : 0), pack);
+    }
+  }
+
   template <class C>
   LACUNA_DEVICE void dequantize(const Block<DequantizeGroup>& block, std::int64_t group, std::int64_t first,
                                 std::int64_t count, float step, float mean, bool centred) const {
@@ -56,9 +68,17 @@ struct DequantizeGroup {
       for (std::int64_t i = block.thread() * 8; i < count; i += threads * 8) {
         std::uint32_t code[8];
         codes.read(first + i, code);
+        C eight[8];
+#pragma unroll
+        for (int j = 0; j < 8; ++j) eight[j] = (static_cast<C>(code[j]) - middle) * scale;
+        if constexpr (std::is_same_v<C, float>)
+          if (i + 8 <= count) {
+            store_halves(values + i, eight, block.lane() / 4 % 2 != 0);
+            continue;
+          }
 #pragma unroll
         for (int j = 0; j < 8; ++j)
-          if (i + j < count) values[i + j] = (static_cast<C>(code[j]) - middle) * scale;
+          if (i + j < count) values[i + j] = eight[j];
       }
     } else {
       for (std::int64_t i = block.thread(); i < count; i += threads)

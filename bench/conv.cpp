@@ -53,6 +53,11 @@ const std::vector<Case> cases{
     {"resnet20 32-32 3x3 16", square(128, 32, 32, 16, 3, 1)},
     {"resnet20 64-64 3x3 8", square(128, 64, 64, 8, 3, 1)},
     {"resnet20 16-32 3x3 32 stride 2", square(128, 16, 32, 32, 3, 2)},
+    {"retinanet head 256-256 3x3 40", square(1, 256, 256, 40, 3, 1)},
+    {"retinanet head 256-256 3x3 20", square(1, 256, 256, 20, 3, 1)},
+    {"retinanet head 256-256 3x3 10", square(1, 256, 256, 10, 3, 1)},
+    {"retinanet head 256-256 3x3 5", square(1, 256, 256, 5, 3, 1)},
+    {"retinanet logits 256-819 3x3 40", square(1, 256, 819, 40, 3, 1)},
     {"vit patches 3-192 16x16 224", {16, 224, 224, 3, 192, 16, 16, 16, 0, 1}},
     {"resnext50 128-128 3x3 56 in 32 groups", {16, 56, 56, 128, 128, 3, 3, 1, 1, 32}},
 };

@@ -32,8 +32,8 @@ void gradient_of_input(const ConvShape& shape, const Tensor& dy, const Tensor& w
 void gradient_of_weight(const ConvShape& shape, const Tensor& x, const Tensor& dy, const Tensor& dweight, bool add);
 }  // namespace gather
 
-/// f32 and bf16, 3x3, stride 1, padding 1, one group, channels and outputs in whole panels: Winograd's minimal
-/// filtering F(4x4, 3x3), or F(2x2, 3x3) on very small images.
+/// f32 and bf16, 3x3, stride 1, padding 1, one group, channels and outputs in panels that are full or nearly so:
+/// Winograd's minimal filtering F(4x4, 3x3), or F(2x2, 3x3) on very small images.
 namespace winograd {
 bool takes(const ConvShape& shape);
 void forward(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);

@@ -24,6 +24,11 @@ bool winograd_beats_bf16(const ConvShape& s, ConvProduct product) {
          (product == ConvProduct::weight_gradient || (fewer >= 128 && tiles >= 2 * more));
 }
 
+/// Whether transforms of the weights, as large on a small map as on any, are outweighed by the products that they save.
+bool winograd_has_pixels(const ConvShape& s, ConvProduct product) {
+  return s.images * s.height * s.width >= (product == ConvProduct::weight_gradient ? 128 : 64);
+}
+
 }  // namespace
 
 bool takes_type(ConvKernel kernel, DType type) {
@@ -43,7 +48,7 @@ ConvKernel choose_conv_kernel(const ConvShape& s, ConvProduct product, DType typ
     if (is_pointwise && (s.stride > 1 || !sums_many)) return ConvKernel::pointwise;
     if (s.groups == 1 && !onednn_is_wrong(s, product)) return ConvKernel::onednn;
   }
-  if (winograd::takes(s)) return ConvKernel::winograd;
+  if (winograd::takes(s) && winograd_has_pixels(s, product)) return ConvKernel::winograd;
   if (onednn_is_wrong(s, product)) return ConvKernel::gather;
   const bool forward = product == ConvProduct::forward, of_weight = product == ConvProduct::weight_gradient;
   const bool avx512 = vector == 64;  // oneDNN gains more from it than our kernels

@@ -18,7 +18,7 @@ struct Filter<2> {
   struct Input {
     static constexpr int from = 4, to = 4;
     template <class V>
-    void operator()(const V (&d)[4], V (&out)[4]) const {
+    [[gnu::always_inline]] void operator()(const V (&d)[4], V (&out)[4]) const {
       out[0] = d[0] - d[2];
       out[1] = d[1] + d[2];
       out[2] = d[2] - d[1];
@@ -29,7 +29,7 @@ struct Filter<2> {
   struct Weight {
     static constexpr int from = 3, to = 4;
     template <class V>
-    void operator()(const V (&g)[3], V (&out)[4]) const {
+    [[gnu::always_inline]] void operator()(const V (&g)[3], V (&out)[4]) const {
       const V outer = (g[0] + g[2]) * 0.5F, inner = g[1] * 0.5F;
       out[0] = g[0];
       out[1] = outer + inner;
@@ -41,7 +41,7 @@ struct Filter<2> {
   struct WeightBack {
     static constexpr int from = 4, to = 3;
     template <class V>
-    void operator()(const V (&u)[4], V (&out)[3]) const {
+    [[gnu::always_inline]] void operator()(const V (&u)[4], V (&out)[3]) const {
       const V outer = (u[1] + u[2]) * 0.5F;
       out[0] = u[0] + outer;
       out[1] = (u[1] - u[2]) * 0.5F;
@@ -52,7 +52,7 @@ struct Filter<2> {
   struct Output {
     static constexpr int from = 4, to = 2;
     template <class V>
-    void operator()(const V (&m)[4], V (&out)[2]) const {
+    [[gnu::always_inline]] void operator()(const V (&m)[4], V (&out)[2]) const {
       out[0] = m[0] + m[1] + m[2];
       out[1] = m[1] - m[2] - m[3];
     }
@@ -61,7 +61,7 @@ struct Filter<2> {
   struct OutputBack {
     static constexpr int from = 2, to = 4;
     template <class V>
-    void operator()(const V (&y)[2], V (&out)[4]) const {
+    [[gnu::always_inline]] void operator()(const V (&y)[2], V (&out)[4]) const {
       out[0] = y[0];
       out[1] = y[0] + y[1];
       out[2] = y[0] - y[1];
@@ -83,7 +83,7 @@ struct Filter<4> {
   struct Input {
     static constexpr int from = 6, to = 6;
     template <class V>
-    void operator()(const V (&d)[6], V (&out)[6]) const {
+    [[gnu::always_inline]] void operator()(const V (&d)[6], V (&out)[6]) const {
       const V even_a = d[4] - b2 * d[2], odd_a = d[3] - b2 * d[1];
       const V even_b = d[4] - a2 * d[2], odd_b = d[3] - a2 * d[1];
       out[0] = product * d[0] + (d[4] - sum * d[2]);
@@ -98,7 +98,7 @@ struct Filter<4> {
   struct Weight {
     static constexpr int from = 3, to = 6;
     template <class V>
-    void operator()(const V (&g)[3], V (&out)[6]) const {
+    [[gnu::always_inline]] void operator()(const V (&g)[3], V (&out)[6]) const {
       const V even_a = at_a * (g[0] + a2 * g[2]), odd_a = (at_a * a) * g[1];
       const V even_b = at_b * (g[0] + b2 * g[2]), odd_b = (at_b * b) * g[1];
       out[0] = at_zero * g[0];
@@ -113,7 +113,7 @@ struct Filter<4> {
   struct WeightBack {
     static constexpr int from = 6, to = 3;
     template <class V>
-    void operator()(const V (&u)[6], V (&out)[3]) const {
+    [[gnu::always_inline]] void operator()(const V (&u)[6], V (&out)[3]) const {
       const V even_a = at_a * (u[1] + u[2]), even_b = at_b * (u[3] + u[4]);
       out[0] = at_zero * u[0] + (even_a + even_b);
       out[1] = (at_a * a) * (u[1] - u[2]) + (at_b * b) * (u[3] - u[4]);
@@ -124,7 +124,7 @@ struct Filter<4> {
   struct Output {
     static constexpr int from = 6, to = 4;
     template <class V>
-    void operator()(const V (&m)[6], V (&out)[4]) const {
+    [[gnu::always_inline]] void operator()(const V (&m)[6], V (&out)[4]) const {
       const V even_a = m[1] + m[2], odd_a = m[1] - m[2], even_b = m[3] + m[4], odd_b = m[3] - m[4];
       out[0] = m[0] + (even_a + even_b);
       out[1] = a * odd_a + b * odd_b;
@@ -136,7 +136,7 @@ struct Filter<4> {
   struct OutputBack {
     static constexpr int from = 4, to = 6;
     template <class V>
-    void operator()(const V (&y)[4], V (&out)[6]) const {
+    [[gnu::always_inline]] void operator()(const V (&y)[4], V (&out)[6]) const {
       const V even_a = y[0] + a2 * y[2], odd_a = y[1] + a2 * y[3];
       const V even_b = y[0] + b2 * y[2], odd_b = y[1] + b2 * y[3];
       out[0] = y[0];

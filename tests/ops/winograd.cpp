@@ -137,6 +137,20 @@ TEST_CASE("winograd: tiles across the border, unequal channels") {
   check_errors(errors_of(16, 32, 1, 3), small_tiles);
 }
 
+TEST_CASE("winograd: channels that fill no panel") {
+  for (const bool add : {false, true}) {
+    check_errors(errors_of(36, 43, 7, 13, add), large_tiles);
+    check_errors(errors_of(64, 819, 5, 9, add), large_tiles);
+    check_errors(errors_of(45, 40, 2, 9, add), small_tiles);
+    check_errors(errors_of(37, 60, 62, 64, add), large_tiles);  // 512 tiles
+    check_errors(errors_of(150, 124, 40, 39, add), large_tiles);
+  }
+  const Errors half = errors_of(36, 43, 7, 13, true, DType::bf16);
+  CHECK(half.forward < 0x1p-8);
+  CHECK(half.gradient_of_input < 0x1p-8);
+  CHECK(half.gradient_of_weight < large_tiles);
+}
+
 TEST_CASE("winograd: images of bf16 are rounded once") {
   for (const bool add : {false, true})
     for (const Errors& errors : {errors_of(64, 64, 8, 8, add, DType::bf16), errors_of(16, 48, 14, 5, add, DType::bf16),

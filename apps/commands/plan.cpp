@@ -63,20 +63,26 @@ std::string need_text(const Measurement& planned) {
 
 /// Bytes that training can have, of a GPU that need not be here or of this machine's device; nothing: there is none.
 std::optional<std::int64_t> room_for(const PlanOptions& options, const Experiment& experiment) {
+  if (experiment.train.device == "meta") return {};
   if (!options.card && available_device(experiment) != device_of(experiment)) return {};
-  return room_for_training(experiment);
+  return room_to_plan(experiment);
 }
 
-/// Whether training fits into `room`, and settings that do where it does not.
+/// Whether training fits into `room`.
 std::string fit_text(const PlanOptions& options, const Experiment& experiment, const Measurement& planned,
                      std::int64_t room) {
-  const std::string where = options.card ? "a card of " + *options.card : "this machine";
-  const std::string left = fmt::format("{} has {} left", experiment.train.device, format_bytes(room));
-  const std::int64_t need = highest_need(planned);
-  if (need <= room) return fmt::format("It fits into {}: {}\n", where, left);
+  return fmt::format("{} into {}: {} has {} left", highest_need(planned) <= room ? "fits" : "does not fit",
+                     options.card ? "a card of " + *options.card : "this machine", experiment.train.device,
+                     format_bytes(room));
+}
+
+/// The same, and settings that fit where it does not.
+std::string fit_with_advice(const PlanOptions& options, const Experiment& experiment, const Measurement& planned,
+                            std::int64_t room) {
+  const std::string text = fmt::format("It {}", fit_text(options, experiment, planned, room));
+  if (highest_need(planned) <= room) return text + "\n";
   Setup setup(experiment, Device::meta);
-  return fmt::format("It does not fit into {}: {}. {}\n", where, left,
-                     what_would_fit(setup, experiment, room, true, need));
+  return fmt::format("{}. {}\n", text, what_would_fit(setup, experiment, room, true, highest_need(planned)));
 }
 
 /// Writes the page of the planned steps, whose figures `json` lists.
@@ -159,8 +165,12 @@ ExitCode plan(const PlanOptions& options) {
   text += refinement_text(read.memory) + memory_table(plans, titles);
   if (plans.size() > 1) {
     const std::size_t width = std::ranges::max(titles, {}, &std::string::size).size();
-    for (std::size_t i = 0; i < plans.size(); ++i)
-      text += fmt::format("{:<{}}  peak in {}; {}\n", titles[i], width, place_of_peak(plans[i]), need_text(plans[i]));
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const auto room = room_for(options, configurations[i]);
+      text += fmt::format("{:<{}}  {}peak in {}; {}\n", titles[i], width,
+                          room ? fit_text(options, configurations[i], plans[i], *room) + "; " : "",
+                          place_of_peak(plans[i]), need_text(plans[i]));
+    }
   }
   text += chosen;
   if (plans.size() == 1) {
@@ -168,8 +178,7 @@ ExitCode plan(const PlanOptions& options) {
     if (options.report.for_people()) {
       print_output(std::exchange(text, {}));  // advice takes a while
       const Experiment& one = configurations.front();
-      if (const auto room = room_for(options, one); room && one.train.device != "meta")
-        text = fit_text(options, one, first, *room);
+      if (const auto room = room_for(options, one)) text = fit_with_advice(options, one, first, *room);
     }
     text += fmt::format("\nThe peak comes in {}. The largest tensors then:\n{}", place_of_peak(first),
                         describe(first.at_peak, 8));

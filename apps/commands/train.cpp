@@ -56,7 +56,11 @@ class Train {
     if (!configuration_.given() && configuration_.overrides().empty() && resumed_.empty())
       reject("expected -c CONFIG, key=value or both, or --resume RUN");
     if (overwrite_ && !resumed_.empty()) reject("--overwrite begins anew and --resume goes on: expected one of them");
-    if (gpus_ > 0) start_ranks(gpus_);
+    if (gpus_ > 0) {
+      if (const CudaDevices found = find_cuda_devices(); found.names.empty())
+        reject("--gpus {}: {}", gpus_, found.problem);
+      start_ranks(gpus_);
+    }
     const InterruptGuard guard;  // from here on: reading data and building a model may take a while
     return run_as_rank(rank_timeout_, [&](Communicator& ranks) {
       if (ranks.rank() > 0) silence_warnings();

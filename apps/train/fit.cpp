@@ -8,7 +8,7 @@
 #include "core/system_memory.h"
 #include "data/loader.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -34,6 +34,20 @@ Need need_of(const Measurement& planned, bool with_loader) {
   return {std::max(step, evaluation), prefetched(planned) + depth * planned.evaluation_ahead, evaluation > step};
 }
 
+/// Bytes that training takes in bf16; nothing: it is not in f32 now, or its plan would be another one.
+std::optional<std::int64_t> need_in_bf16(Experiment experiment, bool with_loader) {
+  std::string& precision = experiment.train.precision;
+  if ((precision != "f32" && precision != "tf32") || experiment.memory.policy == "auto") return {};
+  precision = "bf16";
+  const std::int64_t of_others = ledger(Device::meta).total();
+  try {
+    return need_of(measure(experiment, Device::meta), with_loader).bytes - of_others;
+  } catch (const Error& error) {
+    if (error.fault() != Fault::input) throw;
+    return {};
+  }
+}
+
 /// Who held what when the most was held: for an allocation that no tensor asked for.
 std::string highest_holders(Device device) {
   const Ledger& account = ledger(device);
@@ -55,7 +69,7 @@ void require_fit(Setup& setup, const Experiment& experiment, Device device, bool
   const std::int64_t available = room_for_training(experiment);
   if (need.bytes <= available) return;
   const std::optional<Card> card = card_of(experiment);
-  const bool is_shared = card && need.bytes <= room_on(*card);
+  const bool is_shared = card && need.bytes <= card->memory;
   // A run that this machine could never hold is wrong input; a limit on this process is not the configuration's fault.
   constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
   const bool limited = (address_space_left() != none || data_left() != none) &&
@@ -64,9 +78,8 @@ void require_fit(Setup& setup, const Experiment& experiment, Device device, bool
       limited ? Fault::run : Fault::input,
       fmt::format(
           "out of memory: training with batches of {} needs {} (a step {}, an evaluation {}), and {} has {} left for "
-          "tensors{}. The largest holders at a step's peak:\n{}{}{}\nFewer parameters to train (freeze.train) and "
-          "train.precision: bf16 need less "
-          "too; `lacuna plan` says how much.",
+          "tensors{}. The largest holders at a step's peak:\n{}{}{}\nFewer parameters to train (freeze.train) need "
+          "less too; `lacuna plan` says how much.",
           planned.batch_size, format_bytes(need.bytes), format_bytes(step_need(planned)),
           format_bytes(evaluation_need(planned)), name_of(device), format_bytes(available),
           limited ? " under the limits on the address space and on data (ulimit -v, -d)"
@@ -76,7 +89,7 @@ void require_fit(Setup& setup, const Experiment& experiment, Device device, bool
               : "",
           lacuna::describe(planned.at_peak, 8),
           with_loader ? fmt::format("Batches prepared ahead hold up to {} more.\n", format_bytes(need.batches)) : "",
-          what_would_fit(setup, experiment, available, with_loader, need.bytes)));
+          what_would_fit(setup, experiment, room_to_plan(experiment), with_loader, need.bytes)));
 }
 
 void require_fit_to_evaluate(const Experiment& experiment) {
@@ -109,12 +122,22 @@ void require_fit_to_evaluate(const Experiment& experiment) {
                      : "Not even one sample at a time fits");
 }
 
-std::int64_t room_on(const Card& card) { return std::max<std::int64_t>(0, card.memory - card_beside_tensors); }
+std::int64_t room_on(const Card& card, int ranks) {
+  // A driver's context takes about half of it; gaps in a captured step's memory have the rest.
+  constexpr std::int64_t reserve = std::int64_t{1} << 30, of_nccl = std::int64_t{512} << 20;
+  return std::max<std::int64_t>(0, card.memory - card_beside_tensors - reserve - (ranks > 1 ? of_nccl : 0));
+}
 
 std::int64_t room_for_training(const Experiment& experiment) {
-  if (experiment.process.card) return room_on(*experiment.process.card);
   const Device device = existing_device(experiment);
   return allocator(device).available() / (device == Device::cpu ? experiment.process.on_machine : 1);
+}
+
+std::int64_t room_to_plan(const Experiment& experiment) {
+  const std::optional<Card> card = card_of(experiment);
+  if (!card) return room_for_training(experiment);
+  const std::int64_t room = room_on(*card, experiment.process.ranks);
+  return card->device ? std::min(room, room_for_training(experiment)) : room;
 }
 
 std::int64_t memory_beside_tensors() {
@@ -164,15 +187,26 @@ std::string what_would_fit(Setup& setup, const Experiment& experiment, std::int6
       }
     }
   };
+  if (const std::optional<std::int64_t> bytes = need_in_bf16(experiment, with_loader); bytes && *bytes <= available)
+    text += fmt::format("\n  train.precision=bf16: {}, which fits", format_bytes(*bytes));
   add("batch_size", &Configuration::Train::batch_size, true);
   add("accumulate", &Configuration::Train::accumulate, false);
   constexpr std::int64_t mebibyte = 1 << 20, most_saved = 64;  // times: no plan takes so much less
   const std::int64_t budget = available / mebibyte * mebibyte;
   if (needed / most_saved > available || budget == 0) return text;
-  const PlannerResult planned = plan_within(setup, experiment, budget);
-  return text + fmt::format("\n  {}memory.budget={}MiB{}: {}{}",
-                            experiment.memory.policy == "auto" ? "" : "memory.policy=auto ", budget / mebibyte,
-                            experiment.memory.budget_of == "peak" ? "" : " memory.budget_of=peak",
+  const bool was_auto = experiment.memory.policy == "auto";
+  const std::optional<Card> card = card_of(experiment);
+  const bool is_whole_card = card && available == room_on(*card, experiment.process.ranks);
+  const PlannerResult planned =
+      plan_within(setup, experiment, is_whole_card ? std::string(whole_device) : fmt::format("{}B", budget));
+  std::vector<std::string> keys;
+  if (!was_auto) keys.emplace_back("memory.policy=auto");
+  if (!is_whole_card)
+    keys.push_back(fmt::format("memory.budget={}MiB", budget / mebibyte));
+  else if (!experiment.memory.budget.empty())
+    keys.push_back(fmt::format("memory.budget={}", whole_device));
+  if (experiment.memory.budget_of != "peak") keys.emplace_back("memory.budget_of=peak");
+  return text + fmt::format("\n  {}: {}{}", fmt::join(keys, " "),
                             planned.fits ? "plans memory within it, " : "too little, ", planned.plan.text);
 }
 

@@ -16,12 +16,15 @@ void require_fit(Setup& planned, const Experiment& experiment, Device device, bo
 /// The same for the evaluation of a model alone.
 void require_fit_to_evaluate(const Experiment& experiment);
 
-/// Bytes of a card's memory that tensors can have where no other program holds any.
-std::int64_t room_on(const Card& card);
+/// Bytes of a card's memory that a plan gives to the tensors of one of `ranks`: less what libraries, the driver's
+/// context, gaps in a captured step's memory, and NCCL take. They do not depend on what other programs hold.
+std::int64_t room_on(const Card& card, int ranks);
 
-/// Bytes of the device's memory that training can have: of several processes on this machine, the part of each. Of
-/// `plan --card` that of the card.
+/// Bytes of the device's memory that training can have: of several processes on this machine, the part of each.
 std::int64_t room_for_training(const Experiment& experiment);
+
+/// The same, on a GPU at most `room_on` it; of `plan --card` that of the card.
+std::int64_t room_to_plan(const Experiment& experiment);
 
 /// Bytes of the process outside tensors: those it holds now, and those that a run adds.
 std::int64_t memory_beside_tensors();
@@ -37,9 +40,9 @@ std::int64_t evaluation_need(const Measurement& planned);
 /// Whether that is in an evaluation, which keeps nothing: no policy takes less.
 bool evaluation_is_highest(const Measurement& planned);
 
-/// Settings that fit into `available` bytes, a line each, with the keys to set: the batch halved until it fits;
-/// `accumulate` doubled; the planner's answer to such a budget. `setup`: of the configuration on `meta`, where another
-/// one would be counted as well. `needed`: by the configuration as it is, if known.
+/// Settings that fit into `available` bytes, a line each, with the keys to set: bf16 in place of f32; the batch halved
+/// until it fits; `accumulate` doubled; the planner's answer to such a budget. `setup`: of the configuration on `meta`,
+/// where another one would be counted as well. `needed`: by the configuration as it is, if known.
 std::string what_would_fit(Setup& setup, const Experiment& experiment, std::int64_t available, bool with_loader,
                            std::int64_t needed = 0);
 

@@ -216,12 +216,12 @@ class BudgetPlanner {
   }
 
   /// With `memory.offload`, the cheaper of the plans with and without a store. `measures`: whether sensitivities are
-  /// measured by a step on the device.
-  PlannerResult plan(bool measures) {
-    PlannerResult result = plan_with_store(false, measures);
+  /// measured by a step on the device. `fills`: whether a step that fits takes more of a card, for time.
+  PlannerResult plan(bool measures, bool fills = true) {
+    PlannerResult result = plan_with_store(false, measures, fills);
     const auto needs_nothing = [&] { return result.fits && !result.plan.quantizes() && result.plan.regions.empty(); };
     if (experiment_.memory.offload.empty() || needs_nothing()) return result;
-    PlannerResult offloaded = plan_with_store(true, measures);
+    PlannerResult offloaded = plan_with_store(true, measures, fills);
     const bool is_better = result.fits == offloaded.fits ? result.fits ? offloaded.plan.cost() < result.plan.cost()
                                                                        : offloaded.plan.bytes < result.plan.bytes
                                                          : offloaded.fits;
@@ -249,7 +249,7 @@ class BudgetPlanner {
     measured_ = model_.measure();
   }
 
-  PlannerResult plan_with_store(bool with_store, bool measures) {
+  PlannerResult plan_with_store(bool with_store, bool measures, bool fills) {
     measure_with_store(with_store);
     const ErrorMeasure measure = model_.setup().trainer().error_measure();
     // The gradient's error under `fixed` with 4 bits, by row that of a ViT, else that of ResNet-20.
@@ -260,7 +260,7 @@ class BudgetPlanner {
         .of_saved = of_saved_,
         .beside_step = prefetched(measured_) + held_,
         .floor = evaluation_need(measured_),
-        .fill = fills_device(experiment_),
+        .fill = fills && fills_device(experiment_),
         .quantize = options_.codes,
         .group_size = options_.group_size,
         .micro_batches = experiment_.train.accumulate,
@@ -343,9 +343,7 @@ std::optional<std::int64_t> memory_budget(const Experiment& experiment) {
   if (!card)
     reject("memory.budget: {}: there is no {} here; expected bytes, as 6GiB, or a card that `lacuna plan --card` names",
            whole_device, experiment.train.device);
-  // A driver's context takes about half of it; gaps in a captured step's memory have the rest.
-  constexpr std::int64_t reserve = std::int64_t{1} << 30, of_nccl = std::int64_t{512} << 20;
-  return std::max<std::int64_t>(1, room_on(*card) - reserve - (experiment.process.ranks > 1 ? of_nccl : 0));
+  return std::max<std::int64_t>(1, room_on(*card, experiment.process.ranks));
 }
 
 namespace {
@@ -401,12 +399,12 @@ void plan_memory(Experiment& experiment, const CostTable& costs) {
 std::int64_t bytes_without_codes(Setup& setup, Experiment experiment) {
   experiment.memory.offload.clear();
   experiment.memory.options["codes"] = false;
-  return BudgetPlanner(setup, experiment, machine_costs()).plan(false).plan.bytes;
+  return BudgetPlanner(setup, experiment, machine_costs()).plan(false, false).plan.bytes;
 }
 
-PlannerResult plan_within(Setup& setup, Experiment experiment, std::int64_t budget) {
+PlannerResult plan_within(Setup& setup, Experiment experiment, const std::string& budget) {
   experiment = without_policy(std::move(experiment));
-  experiment.memory.budget = fmt::format("{}B", budget);
+  experiment.memory.budget = budget;
   return BudgetPlanner(setup, experiment, machine_costs()).plan(false);
 }
 

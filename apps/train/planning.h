@@ -15,8 +15,8 @@ namespace lacuna::apps {
 /// Bytes from text as `6GiB`, `1.5GB`, `800MiB` or `1048576`; rejects anything else as the value of `key`.
 std::int64_t parse_bytes(const std::string& text, std::string_view key = "memory.budget");
 
-/// Bytes of memory.budget; nothing: none is given. `device`, which a GPU has where none is given for `auto`: those of
-/// the card, less what the driver, libraries and captured graphs take. They do not depend on what other programs hold.
+/// Bytes of memory.budget; nothing: none is given. `device`, which a GPU has where none is given for `auto`: `room_on`
+/// the card.
 std::optional<std::int64_t> memory_budget(const Experiment& experiment);
 
 /// The budget without a policy.
@@ -35,10 +35,11 @@ void plan_memory(Setup& setup, Experiment& experiment, const CostTable& costs,
 /// The same with a setup of its own.
 void plan_memory(Experiment& experiment, const CostTable& costs);
 
-/// The bytes of a plan of `auto` for the experiment's budget that quantizes nothing, and may be over it.
+/// The bytes of a step as `auto` counts them for the experiment's budget: those of `exact` where they fit, else of a
+/// plan that quantizes nothing, which may be over it.
 std::int64_t bytes_without_codes(Setup& setup, Experiment experiment);
 
-/// The plan of `auto` for a training step within `budget` bytes in all. Nothing is computed.
-PlannerResult plan_within(Setup& setup, Experiment experiment, std::int64_t budget);
+/// The plan of `auto` for a training step within `budget`, a value of memory.budget. Nothing is computed.
+PlannerResult plan_within(Setup& setup, Experiment experiment, const std::string& budget);
 
 }  // namespace lacuna::apps

@@ -45,7 +45,7 @@ std::int64_t limit_of(const Experiment& experiment, const Experiment& resolved) 
   const bool is_here = resolved.process.card || available_device(resolved) == device_of(resolved);
   if (!is_here && memory.budget.empty())
     reject("`auto` needs memory.budget here, since there is no {}", resolved.train.device);
-  std::int64_t limit = is_here ? room_for_training(resolved) : std::numeric_limits<std::int64_t>::max();
+  std::int64_t limit = is_here ? room_to_plan(resolved) : std::numeric_limits<std::int64_t>::max();
   if (const std::optional<std::int64_t> budget = budget_on_device(experiment, resolved))
     limit = std::min(limit, *budget - (memory.budget_of == "process" ? memory_beside_tensors() : 0));
   return limit;
@@ -106,10 +106,11 @@ void settle_batch_size(Experiment& experiment) {
   const auto bytes_of = [&](std::int64_t count) {
     Experiment tried = smallest;
     tried.train.batch_size = count * unit;
+    Experiment planned = tried;
+    planned.memory = experiment.memory;
+    if (plans && fills_device(planned)) return bytes_without_codes(setup, std::move(planned));
     const std::int64_t bytes = counted_bytes(experiment, measure(setup, tried));
-    if (bytes <= limit || !plans) return bytes;
-    tried.memory = experiment.memory;
-    return bytes_without_codes(setup, tried);
+    return bytes <= limit || !plans ? bytes : bytes_without_codes(setup, std::move(planned));
   };
   std::int64_t low = 1, high = units + 1, bytes = bytes_of(1);  // fits; does not
   if (bytes > limit && experiment.memory.policy != "auto")

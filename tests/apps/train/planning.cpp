@@ -89,7 +89,7 @@ TEST_CASE("plan: a budget holds for the longest texts and for the most hidden to
   CHECK(drawn.plan->bytes == longest);
   const Experiment exact = of_text("[8, 8, 8, 64]", "{policy: exact}", classes);
   CHECK(used(exact) < longest);
-  CHECK(plan_within(*setup_to_plan(exact), exact, std::int64_t{1} << 30).plan.bytes == longest);
+  CHECK(plan_within(*setup_to_plan(exact), exact, "1GiB").plan.bytes == longest);
   // 16 · 64 tokens, of which 154 are expected to be hidden: six deviations are 69 more.
   const std::string masked = "{name: masked_lm, mask_id: 4}";
   const Experiment made = of_text("64", "{policy: exact}", masked, "cpu");

@@ -129,7 +129,13 @@ TEST_CASE("ranks: --gpus starts a process for each GPU, with the bits of one tha
   const CommandResult refused = on_gpus(2, {"output.dir=cpu", "train.device=cpu"});
   CHECK(refused.code == 2);
   CHECK(std::ranges::count(refused.error, '\n') == 1);  // the ranks that end with it are no error of their own
-  for (const int signal : {SIGKILL, SIGTERM}) {         // of one rank: it ends all, or all stop after the same step
+  const CommandResult none = run_program(
+      folder, "/usr/bin/env",
+      {"LACUNA_CUDA_LIBRARY=none.so", LACUNA_BINARY_DIR "/bin/lacuna", "train", "-c", "c.yaml", "--gpus", "2"});
+  CHECK(none.code == 2);
+  check_says(none.error, "none.so");
+  CHECK(none.error.find("rank 0") == std::string::npos);  // no rank was started
+  for (const int signal : {SIGKILL, SIGTERM}) {           // of one rank: it ends all, or all stop after the same step
     const std::string name = fmt::format("ended_by_{}", signal);
     CommandRun run =
         start(2, {"output.dir=" + name, "train.accumulate=1", "train.epochs=1000000", "output.save_every_steps=1"});

@@ -48,7 +48,7 @@ ConvKernel choose_conv_kernel(const ConvShape& s, ConvProduct product, DType typ
     if (is_pointwise && (s.stride > 1 || !sums_many)) return ConvKernel::pointwise;
     if (s.groups == 1 && !onednn_is_wrong(s, product)) return ConvKernel::onednn;
   }
-  if (winograd::takes(s) && winograd_has_pixels(s, product)) return ConvKernel::winograd;
+  if (winograd::takes(s)) return winograd_has_pixels(s, product) ? ConvKernel::winograd : ConvKernel::onednn;
   if (onednn_is_wrong(s, product)) return ConvKernel::gather;
   const bool forward = product == ConvProduct::forward, of_weight = product == ConvProduct::weight_gradient;
   const bool avx512 = vector == 64;  // oneDNN gains more from it than our kernels

@@ -94,7 +94,7 @@ template <class F>
 }
 
 constexpr std::int64_t unit = 12;          // tiles: a multiple of every kernel's rows
-constexpr std::int64_t in_l2 = 384 << 10;  // bytes of what is read again
+constexpr std::int64_t in_l2 = 384 << 10;  // bytes of operands that several tasks read
 constexpr std::int64_t most_tiles = 192;   // at once, for all threads together
 
 /// Whether each thread takes all tiles through panels of its own: the tiles are few enough to be read again for each.

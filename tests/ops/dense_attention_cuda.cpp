@@ -19,7 +19,7 @@ struct WithoutCudnn {
   ~WithoutCudnn() { uses_cudnn() = true; }
 };
 
-/// What cuDNN is asked for these sequences of up to 5 tokens.
+/// Attention as cuDNN is asked for it, for these sequences of up to 5 tokens.
 cuda::DenseAttention asked_for(const SequencesPtr& sequences, bool backward) {
   AttentionArguments a{.samples = sequences->count(),
                        .heads = 2,

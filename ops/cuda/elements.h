@@ -55,6 +55,15 @@ LACUNA_DEVICE inline Pack<T, pack_size<T>> packed(const float* values) {
   }
 }
 
+/// Values as if they had been stored in T.
+template <class T>
+LACUNA_DEVICE inline Eight rounded_to(Eight values) {
+  constexpr int n = pack_size<T>;
+#pragma unroll
+  for (int p = 0; p < 8 / n; ++p) unpack(packed<T>(values.values + p * n), values.values + p * n);
+  return values;
+}
+
 /// Eight elements as they lie. Unlike an Eight, it can be loaded long before a thread waits for it.
 template <class T>
 struct RawEight {
@@ -205,8 +214,7 @@ class Coded {
     Eight eight;
     read_codes(codes_, first, key_, dithered_, eight.values);
     decode<T>(DecodingLine(params_ + group_.quotient(first) * 4, codes_.bits, dithered_), eight.values);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) eight[i] = to_compute(static_cast<T>(eight[i]));  // as if it had been stored
+    eight = rounded_to<T>(eight);
     if (first + 8 <= codes_.count) return eight;
     const auto left = static_cast<int>(codes_.count - first);
 #pragma unroll

@@ -12,6 +12,7 @@ inline constexpr int quad_lanes = 4, quad_eights = 4;
 /// Draws of the elements of a lane: those of quant::EightDraws.
 class QuadDraws {
  public:
+  LACUNA_DEVICE QuadDraws() : words_{} {}
   LACUNA_DEVICE QuadDraws(std::uint64_t mixed, std::int64_t block, int lane) {
     constexpr std::uint32_t hashed = 16;  // words of a block
 #pragma unroll

@@ -23,6 +23,37 @@ struct Rectified {
   }
 };
 
+/// What a lane of a quad has of a block of one group: its codes are read at once, and decoded eight at a time.
+template <class T>
+class QuadValues {
+ public:
+  LACUNA_DEVICE QuadValues(const SavedValues& from, const Divisor& blocks_per_group, std::int64_t block, int lane)
+      : line_(from.params + blocks_per_group.quotient(block) * 4, from.bits, from.dithered), dithered_(from.dithered) {
+    load_quad(from.codes + block * (code_block / 8 * from.bits), from.bits, lane, codes_);
+    if (dithered_) draws_ = QuadDraws(from.key(), block, lane);
+  }
+  /// Elements 8 lane + 32 k + i of the block, i < 8; T may still round them.
+  LACUNA_DEVICE Eight eight(int k) const {
+    Eight eight;
+    const auto code = [&](int i) { return codes_[k][i / 4] >> (i % 4 * 8) & 0xffU; };
+    if (dithered_) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) eight[i] = less_draw(code(i), draws_(k, i));
+    } else {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) eight[i] = static_cast<float>(code(i));
+    }
+    decode<T>(line_, eight.values);
+    return eight;
+  }
+
+ private:
+  EightCodes codes_[quad_eights];
+  DecodingLine line_;
+  QuadDraws draws_{};
+  bool dithered_;
+};
+
 /// Whole blocks of one group each: a thread has 32 elements.
 template <class T, class Map>
 struct DecodeQuads {
@@ -34,36 +65,16 @@ struct DecodeQuads {
   std::int64_t first, blocks;
 
   LACUNA_DEVICE void operator()(const Block<DecodeQuads>& block) const {
-    const std::int64_t own = block.global_thread() / quad_lanes, at = first + own;
+    const std::int64_t own = block.global_thread() / quad_lanes;
     const int lane = block.thread() % quad_lanes;
     if (own >= blocks) return;
-    EightCodes codes[quad_eights];
-    load_quad(from.codes + at * (code_block / 8 * from.bits), from.bits, lane, codes);
-    const DecodingLine line(from.params + blocks_per_group.quotient(at) * 4, from.bits, from.dithered);
-    const std::int64_t to = own * code_block + lane * 8;
-    if (from.dithered) {
-      const QuadDraws draws(from.key(), at, lane);
-      write(codes, line, to, [&](std::uint32_t code, int k, int i) { return less_draw(code, draws(k, i)); });
-    } else {
-      write(codes, line, to, [](std::uint32_t code, int, int) { return static_cast<float>(code); });
-    }
-  }
-
- private:
-  template <class F>
-  LACUNA_DEVICE void write(const EightCodes (&codes)[quad_eights], const DecodingLine& line, std::int64_t to,
-                           const F& number) const {
+    const QuadValues<T> values(from, blocks_per_group, first + own, lane);
 #pragma unroll
     for (int k = 0; k < quad_eights; ++k) {
-      Eight eight;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) eight[i] = number(codes[k][i / 4] >> (i % 4 * 8) & 0xffU, k, i);
-      decode<T>(line, eight.values);
-      if constexpr (!std::is_same_v<Map, AsDecoded>) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) eight[i] = to_compute(static_cast<T>(eight[i]));  // as if it had been stored
-      }
-      store_eight(out + to + 32 * k, map(eight, to + 32 * k));
+      const std::int64_t to = own * code_block + lane * 8 + 32 * k;
+      Eight eight = values.eight(k);
+      if constexpr (!std::is_same_v<Map, AsDecoded>) eight = rounded_to<T>(eight);
+      store_eight(out + to, map(eight, to));
     }
   }
 };

@@ -256,6 +256,12 @@ class Trainer {
   // trainer_graph.cpp
   /// Reads the step that was started, if there is one, and tells it.
   void settle();
+  /// Before a queued step, whose memory is that of the graphs: gives it back, unless the step is one that cannot be
+  /// captured and has room beside it.
+  void make_room();
+  /// Behind a queued step, before which tensors held `held` bytes. The ledger's peak may be of a step before: it is no
+  /// lower.
+  void note_need(std::int64_t held);
   /// Whether the host may read the result of a replay after it has started the next one. It must need the result for
   /// nothing in between.
   bool may_settle_later() const;

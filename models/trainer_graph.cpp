@@ -1,8 +1,10 @@
 // Captured steps of a trainer: the work of a step on cuda as one graph, replayed with other numbers and batches.
 #include "autograd/policies/adaptive.h"
+#include "core/allocator.h"
 #include "core/backend.h"
 #include "core/collectives.h"
 #include "core/device_graph.h"
+#include "core/ledger.h"
 #include "models/sequences.h"
 #include "models/trainer.h"
 #include "ops/losses/loss_kernels.h"
@@ -12,6 +14,7 @@
 #include <bit>
 #include <cstddef>
 #include <iterator>
+#include <limits>
 #include <list>
 #include <numeric>
 #include <span>
@@ -25,6 +28,7 @@ constexpr std::int64_t steps_before = 1, first_steps_before = 2;
 constexpr std::int64_t patience = 40;     // signatures that are new, until the run says so
 constexpr std::int64_t most_graphs = 16;  // padded texts have as many lengths (data/collate.cpp)
 constexpr std::int64_t most_signatures = 32;
+constexpr std::int64_t most_need = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t most_compared = std::int64_t{1} << 20;  // bytes of a batch that the host reads
 
 /// The numbers that a replay reads from the host: rate, number of the step, weights and shares of the micro-batches.
@@ -61,6 +65,7 @@ struct Trainer::Captured {
   std::string signature{};
   std::int64_t taken = 0;                   // steps with that signature
   bool failed = false;                      // cannot be captured
+  std::int64_t need = most_need;            // bytes that a queued step takes beside what is held, at most
   Tensor numbers{};                         // f64 [2 + 2 · micro-batches]
   std::vector<Batch> inputs{};              // batches that the captured step reads
   std::vector<Batch> ahead{};               // the next ones, while a step runs; empty of single steps
@@ -113,6 +118,23 @@ bool Trainer::sends_ahead() const { return adaptive_of(state_.policy) == nullptr
 void Trainer::release_captured() {
   settle();
   if (graphs_) graphs_->forget();
+}
+
+// A length that can never be captured would have all others captured anew behind each of its steps.
+void Trainer::make_room() {
+  settle();
+  if (!graphs_ || !graphs_->memory) return;
+  const Device device = state_.model.context().device;
+  const std::int64_t capacity = allocator(device).capacity(), budget = options_.step.budget;
+  const std::int64_t usable = capacity - capacity / 16;  // gaps between tensors take a part
+  const std::int64_t left = (budget > 0 ? std::min(budget, usable) : usable) - ledger(device).total();
+  if (graphs_->steps.empty() || !graphs_->steps.front().failed || graphs_->steps.front().need > left) graphs_->forget();
+}
+
+void Trainer::note_need(std::int64_t held) {
+  if (!graphs_ || graphs_->steps.empty()) return;
+  Captured& step = graphs_->steps.front();
+  step.need = std::min(step.need, ledger(state_.model.context().device).peak() - held);
 }
 
 Trainer::Way Trainer::leave_captured() {

@@ -3,6 +3,7 @@
 #include "autograd/policy.h"
 #include "autograd/tape.h"
 #include "core/collectives.h"
+#include "core/ledger.h"
 #include "core/random.h"
 #include "models/io/safetensors.h"
 #include "models/trainer.h"
@@ -75,7 +76,8 @@ std::optional<StepResult> Trainer::step(Work work, std::int64_t number, double l
   const Agreement agreed = agree(work.weights, calibrates ? leave_captured() : way_of(batch, hooks, result));
   if (agreed.way == Way::replayed || (agreed.way == Way::captured && capture(batch, hooks, result)))
     return replay(work, agreed, number, learning_rate, meanwhile, may_wait, std::move(result));
-  if (graphs_) release_captured();  // their memory is that of this step
+  make_room();
+  const std::int64_t held = ledger(state_.model.context().device).total();
   state_.model.set_training(true);
   {
     using Clock = std::chrono::steady_clock;
@@ -101,6 +103,7 @@ std::optional<StepResult> Trainer::step(Work work, std::int64_t number, double l
     state_.optimizer.zero_grad();  // of the parts before: the next step begins anew
     throw;
   }
+  note_need(held);
   result.totals = totals.read(state_.ranks);
   share_state(state_.policy, state_.ranks);
   return result;

@@ -4,6 +4,7 @@
 #include "core/random.h"
 #include "models/registry.h"
 #include "models/trainer.h"
+#include "ops/cuda_libraries.h"
 #include "optim/optimizer.h"
 
 #include <doctest/doctest.h>
@@ -53,8 +54,15 @@ struct Outcome {
   std::vector<std::int64_t> held{};  // bytes of captured steps after each step
 };
 
-Outcome train(const std::string& family, DType dtype, bool graph, const Numbers& rows_of_steps, std::int64_t parts = 1,
-              const std::string& policy_name = "exact", std::int64_t budget = 0) {
+struct Options {
+  std::int64_t parts = 1;
+  std::string policy = "exact";
+  std::int64_t budget = 0;
+  std::int64_t waits_at = 0;  // rows of steps in which the host waits for the device
+};
+
+Outcome train(const std::string& family, DType dtype, bool graph, const Numbers& rows_of_steps,
+              const Options& options = {}) {
   std::vector<HyperParameter> sizes{
       {"vocab_size", std::int64_t{120}},       {"hidden_size", std::int64_t{24}},
       {"num_hidden_layers", std::int64_t{2}},  {"num_attention_heads", std::int64_t{3}},
@@ -67,12 +75,16 @@ Outcome train(const std::string& family, DType dtype, bool graph, const Numbers&
   const std::unique_ptr<Model> model = build_model(family, sizes, {.device = Device::cuda, .dtype = dtype});
   const std::unique_ptr<Task> task = make_task("classification", {}, *model);
   const auto optimizer = make_optimizer("adamw", {}, *model);
-  const auto policy = make_policy(policy_name);
-  Trainer trainer({*model, *optimizer, *policy, nullptr}, *task, {.graph = graph, .budget = budget});
+  const auto policy = make_policy(options.policy);
+  Trainer trainer({*model, *optimizer, *policy, nullptr}, *task, {.graph = graph, .budget = options.budget});
   Outcome outcome;
   for (std::size_t i = 0; i < rows_of_steps.size(); ++i) {
     const auto number = static_cast<std::uint32_t>(i);
-    const StepResult result = trainer.step(split_batch(batch_of(rows_of_steps[i], number), parts), number, 1e-3);
+    const StepHooks hooks{.after_forward = [&](const Tape&) {
+      if (rows_of_steps[i] == options.waits_at) synchronize(Device::cuda);
+    }};
+    const StepResult result =
+        trainer.step(split_batch(batch_of(rows_of_steps[i], number), options.parts), number, 1e-3, hooks);
     outcome.numbers.push_back(result.loss);
     outcome.numbers.push_back(result.gradient_norm);
     outcome.numbers.push_back(result.totals.loss_sum);
@@ -95,7 +107,10 @@ TEST_CASE("cuda: steps on padded texts are captured at each padded length, with 
       CHECK(replayed.numbers == usual.numbers);
       CHECK(std::ranges::count(replayed.held, 0) == 4);  // two steps of each length
       CHECK(std::ranges::count(usual.held, 0) == 9);
-      CHECK(replayed.held.back() < 2 * replayed.held[4]);  // they share their memory
+      const std::int64_t longer_alone = train(family, dtype, true, Numbers(3, 12)).held.back();
+      // Tensors of the longer one that live on may leave no gap for a workspace of cuDNN.
+      const std::int64_t apart = dtype == DType::f32 ? 0 : library_workspace;
+      CHECK(replayed.held.back() <= longer_alone + apart);
     }
   CHECK(allocator(Device::cuda).pool_bytes() == 0);
 }
@@ -109,38 +124,53 @@ TEST_CASE("cuda: of a length that comes later one step is queued") {
 }
 
 TEST_CASE("cuda: a length whose step is beyond the budget is captured alone or queued, and others are captured on") {
-  const auto held = [](const Numbers& rows, std::int64_t budget) {
-    return train("bert", DType::f32, true, rows, 1, "exact", budget).held;
+  const Numbers rows{2, 2, 2, 18, 18, 2, 18};
+  const Numbers alone(3, 18);
+  const auto held = [&](std::int64_t budget) {
+    return train("bert", DType::f32, true, alone, {.budget = budget}).held.back();
   };
-  const Numbers alone(3, 18), rows{2, 2, 2, 18, 18, 2, 18};
-  const std::int64_t graph = held(alone, 0).back();
-  std::int64_t small = graph, least = graph + (std::int64_t{1} << 20);  // does not suffice; does
-  REQUIRE(held(alone, least).back() > 0);
+  std::int64_t small = held(0), least = small + (std::int64_t{1} << 20);  // does not suffice; does
+  REQUIRE(held(least) > 0);
   while (least - small > 64) {
     const std::int64_t middle = small + (least - small) / 2;
-    (held(alone, middle).back() > 0 ? least : small) = middle;
+    (held(middle) > 0 ? least : small) = middle;
   }
   const Outcome usual = train("bert", DType::f32, false, rows);
   for (const bool fits : {true, false}) {
-    const Outcome limited = train("bert", DType::f32, true, rows, 1, "exact", fits ? least : small);
+    const Outcome limited = train("bert", DType::f32, true, rows, {.budget = fits ? least : small});
     CHECK(limited.numbers == usual.numbers);
     CHECK(limited.held[2] > 0);
     CHECK((limited.held[4] > 0) == fits);
     CHECK(limited.held[5] > 0);
-    CHECK((limited.held[6] > 0) == fits);
+    CHECK((limited.held[6] > 0) == fits);  // queued, it needs the memory of the other
+  }
+}
+
+TEST_CASE("cuda: a length that cannot be captured leaves others their graphs where there is room for both") {
+  const Numbers rows{2, 2, 2, 18, 18, 2, 18, 18, 2};
+  const Outcome free = train("bert", DType::f32, true, rows, {.waits_at = 18}),
+                tight = train("bert", DType::f32, true, rows, {.budget = free.held[2] * 3 / 2, .waits_at = 18}),
+                usual = train("bert", DType::f32, false, rows);
+  CHECK(free.numbers == usual.numbers);
+  CHECK(tight.numbers == usual.numbers);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    CAPTURE(i);
+    CHECK((free.held[i] > 0) == (i == 2 || i >= 5));
+    CHECK((tight.held[i] > 0) == (i == 2 || i == 5 || i == 8));
   }
 }
 
 TEST_CASE("cuda: captured steps quantize padding as others do") {
   const Numbers rows(5, 12);
   for (const std::string family : {"bert", "modernbert"})
-    CHECK(train(family, DType::f32, true, rows, 1, "fixed").numbers ==
-          train(family, DType::f32, false, rows, 1, "fixed").numbers);
+    CHECK(train(family, DType::f32, true, rows, {.policy = "fixed"}).numbers ==
+          train(family, DType::f32, false, rows, {.policy = "fixed"}).numbers);
 }
 
 TEST_CASE("cuda: padded texts in micro-batches are captured with the bits of others") {
   const Numbers rows(5, 12);
-  CHECK(train("bert", DType::f32, true, rows, 3).numbers == train("bert", DType::f32, false, rows, 3).numbers);
+  CHECK(train("bert", DType::f32, true, rows, {.parts = 3}).numbers ==
+        train("bert", DType::f32, false, rows, {.parts = 3}).numbers);
 }
 
 TEST_CASE("cuda: of more padded lengths than graphs the least recently used is captured anew") {

@@ -2,6 +2,7 @@
 
 #include "apps/config/resolve.h"
 #include "apps/output/host.h"
+#include "apps/output/output.h"
 #include "apps/train/fit.h"
 #include "apps/train/machine_costs.h"
 #include "apps/train/measure.h"
@@ -85,8 +86,6 @@ Batch example_batch(const Experiment& experiment, const Setup& setup, std::strin
   return batches.read(0, 0, batches.allocate(), sample);
 }
 
-constexpr std::int64_t sensitivity_samples = 4;
-
 /// Multiply-adds of a step.
 class MacCount : public Observer {
  public:
@@ -95,13 +94,13 @@ class MacCount : public Observer {
   std::int64_t all = 0;
 };
 
-/// The sensitivities of saved tensors from one forward and backward pass over a few samples: the same in every run with
-/// as many threads. Empty if nothing is computed.
-MeasuredSensitivities measure_sensitivities(const Experiment& experiment, ErrorMeasure measure) {
+/// The sensitivities of saved tensors from one forward and backward pass over `samples`: the same in every run with as
+/// many threads. Empty if nothing is computed.
+MeasuredSensitivities measure_sensitivities(const Experiment& experiment, std::int64_t samples, ErrorMeasure measure) {
   const Device device = available_device(experiment);
   if (device == Device::meta) return {};
   Experiment small = without_policy(experiment);
-  small.train.batch_size = std::min(sensitivity_samples, experiment.train.batch_size / experiment.train.accumulate);
+  small.train.batch_size = samples;
   small.train.accumulate = 1;
   small.train.ema_decay = 0;
   small.ranks = {};
@@ -271,19 +270,33 @@ class BudgetPlanner {
         .noise_price = options_.noise_price};
     if (measures)
       options.sensitivities = [&] {
-        return sensitivities_are_worth_it() ? measure_sensitivities(experiment_, measure) : MeasuredSensitivities();
+        if (!sensitivities_) sensitivities_ = sensitivities(measure);
+        return *sensitivities_;
       };
     return lacuna::plan_memory(options);
   }
 
-  /// Whether a step of some samples takes less than about half a minute: that of a large language model takes GiB.
-  bool sensitivities_are_worth_it() {
-    constexpr double most = 2e12;  // multiply-adds
+  /// By up to four samples, as many as take about half a minute; nothing where one takes longer: that of a large
+  /// language model needs GiB, too.
+  MeasuredSensitivities sensitivities(ErrorMeasure measure) {
+    constexpr std::int64_t enough = 4;
+    constexpr double most = 5e11, is_long = 5e10;  // multiply-adds of a step, a fourth of what is computed
     MacCount macs;
     const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
     model_.step(*exact, &macs);
-    const auto batch = static_cast<double>(experiment_.train.batch_size);
-    return static_cast<double>(macs.all) * std::min<double>(1, sensitivity_samples / batch) < most;
+    const Configuration::Train& train = experiment_.train;
+    const double of_sample =
+        static_cast<double>(macs.all) * experiment_.process.ranks / static_cast<double>(train.batch_size);
+    const auto bearable = static_cast<std::int64_t>(std::min<double>(enough, most / of_sample));
+    std::int64_t samples = std::min(bearable, train.batch_size / train.accumulate / experiment_.process.ranks);
+    if (experiment_.data.mix.any()) samples -= samples % 2;  // mixing pairs samples
+    if (samples == 0) return {};
+    if (static_cast<double>(samples) * of_sample > is_long && available_device(experiment_) != Device::meta)
+      print_error(
+          fmt::format("lacuna: note: memory.policy: auto measures how sensitive gradients are to quantization, by a "
+                      "step of {} samples\n",
+                      samples));
+    return measure_sensitivities(experiment_, samples, measure);
   }
 
   std::int64_t counted(const StepBytes& bytes) const {
@@ -296,6 +309,7 @@ class BudgetPlanner {
   CostTable costs_;
   std::shared_ptr<OffloadStore> store_{};
   Measurement measured_;  // under `exact`
+  std::optional<MeasuredSensitivities> sensitivities_{};
   bool of_saved_ = false;
   std::int64_t budget_ = 0;  // of tensors
   std::int64_t beside_ = 0;  // of the process, beside them

@@ -74,11 +74,12 @@ std::string as_written_here(std::string_view name) {
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
   if (std::string same = as_written_here(name); std::ranges::find(known, same) != known.end()) return same;
   std::string best;
-  std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
+  // Distance and length: the shortest of the nearest.
+  std::pair<std::size_t, std::size_t> least{std::max<std::size_t>(2, name.size() / 3) + 1, 0};
   const std::string wanted = lower_case(std::string(name));
   for (const std::string& candidate : known) {
-    if (const std::size_t distance = distance_to(wanted, lower_case(candidate)); distance < least) {
-      least = distance;
+    if (const std::pair at{distance_to(wanted, lower_case(candidate)), candidate.size()}; at < least) {
+      least = at;
       best = candidate;
     }
   }

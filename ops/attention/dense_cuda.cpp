@@ -172,17 +172,14 @@ bool backward_by_cudnn(const DenseArguments& a, const Tensor& dy, const TokenCol
                        const TokenColumns& dv) {
   const Device device = dy.device();
   if (!fits(a, dy.dtype()) || !dq.tokens.defined() || !dk.tokens.defined() || !dv.tokens.defined()) return false;
-  const bool again = !a.y.defined() || !a.log_sums.defined();
+  const bool again = a.needs_forward();
   cuda::DenseAttention forward = dense_problem(a, dy.dtype(), false), backward = dense_problem(a, dy.dtype(), true);
   backward.dq_stride = stride_of(dq);
   backward.dk_stride = stride_of(dk);
   backward.dv_stride = stride_of(dv);
   const std::int64_t part = cuda::samples_at_once(backward);
-  const auto has_plans = [&](const cuda::DenseAttention& one) {
-    forward.samples = one.samples;
-    return (!again || cuda::has_plan(device.index, forward)) && cuda::has_plan(device.index, one);
-  };
-  if (!cuda::all_parts(backward, has_plans)) return false;
+  if (!has_backward_plans(a, backward, [&](const auto& one) { return cuda::has_plan(device.index, one); }))
+    return false;
   const std::int64_t width = a.heads * a.head_dim, element = size_of(dy.dtype());
   const Tensor y_again = Tensor::empty({again ? a.most_rows(part) : 0, width}, dy.dtype(), device, Purpose::workspace);
   const Tensor sums_again =

@@ -43,9 +43,9 @@ bool has_planned(const cuda::DenseAttention& what) {
   return has;
 }
 
-/// Whether a step on `meta` plans for attention by cuDNN.
-bool is_planned(const cuda::DenseAttention& what, Device device) {
-  return device == Device::meta && is_dense(what.head_dim, what.dtype) && cuda::all_parts(what, has_planned);
+/// Whether a step on `meta` may plan for attention by cuDNN.
+bool may_be_planned(const cuda::DenseAttention& what, Device device) {
+  return device == Device::meta && is_dense(what.head_dim, what.dtype);
 }
 
 }  // namespace
@@ -157,7 +157,7 @@ DenseMemory::DenseMemory(const cuda::DenseAttention& of, Device device) {
 
 Tensor take_dense_forward_memory(const DenseArguments& of, DType dtype, Device device) {
   cuda::DenseAttention what = dense_problem(of, dtype, false);
-  if (!is_planned(what, device)) return {};
+  if (!may_be_planned(what, device) || !cuda::all_parts(what, has_planned)) return {};
   Tensor log_sums = Tensor::empty({of.samples, of.heads, of.queries}, DType::f32, device);
   what.samples = cuda::samples_at_once(what);
   const DenseMemory memory(what, device);
@@ -169,9 +169,9 @@ bool take_dense_backward_memory(const DenseArguments& of, DType dtype, Device de
   what.dq_stride = what.q_stride;  // gradients lie as what they are of
   what.dk_stride = what.k_stride;
   what.dv_stride = what.v_stride;
-  if (!is_planned(what, device)) return false;
+  if (!may_be_planned(what, device) || !has_backward_plans(of, what, has_planned)) return false;
   what.samples = cuda::samples_at_once(what);
-  const bool again = !of.y.defined() || !of.log_sums.defined();
+  const bool again = of.needs_forward();
   const Tensor y_again = workspace_of({again ? of.most_rows(what.samples) : 0, of.heads * of.head_dim}, dtype, device),
                sums_again = workspace_of({again ? what.samples : 0, of.heads, of.queries}, DType::f32, device);
   const DenseMemory memory(what, device);

@@ -32,6 +32,8 @@ struct DenseArguments {
     return rows == cuda::SampleRows::packed ? sequences->begin(first + i) - sequences->begin(first)
                                             : i * rows_of_sample;
   }
+  /// Whether backward computes forward again.
+  bool needs_forward() const { return !y.defined() || !log_sums.defined(); }
   /// The most rows of y that `part` samples in a row have, of those that begin at a multiple of it.
   std::int64_t most_rows(std::int64_t part) const;
 };
@@ -45,6 +47,16 @@ bool is_dense(std::int64_t head_dim, DType dtype);
 
 /// cuDNN's form of the samples of one call; strides are 0 where there are no tokens.
 cuda::DenseAttention dense_problem(const DenseArguments& a, DType dtype, bool backward);
+
+/// Whether `has_plan(problem)` holds for all parts of `backward`, and of forward where it is computed again.
+template <class F>
+bool has_backward_plans(const DenseArguments& a, const cuda::DenseAttention& backward, const F& has_plan) {
+  cuda::DenseAttention forward = dense_problem(a, backward.dtype, false);
+  return cuda::all_parts(backward, [&](const cuda::DenseAttention& one) {
+    forward.samples = one.samples;
+    return (!a.needs_forward() || has_plan(forward)) && has_plan(one);
+  });
+}
 
 /// The memory of a call beside its tokens.
 struct DenseMemory {

@@ -145,6 +145,20 @@ TEST_CASE(
   ::unsetenv("LACUNA_STAND_IN_CAPABILITY");
 }
 
+TEST_CASE(
+    "cuda: a plan counts what backward works in where cuDNN has a plan for it, and none for the forward that it "
+    "needs") {
+  ::setenv("LACUNA_STAND_IN_WITHOUT_FORWARD", "1", 1);
+  for (const bool is_causal : {false, true}) {
+    CAPTURE(is_causal);
+    const Step there = step(Device::cuda, policy("exact"), {is_causal});
+    CHECK(there.sums == 0);
+    const PlannedDeviceScope scope(DeviceKind::cuda, card_of(Device::cuda));
+    CHECK(step(Device::meta, policy("exact"), {is_causal}).peak == there.peak);
+  }
+  ::unsetenv("LACUNA_STAND_IN_WITHOUT_FORWARD");
+}
+
 TEST_CASE("cuda: a plan for padded texts as long as their rows counts what shorter ones work in") {
   const auto peak = [](Device device, const std::vector<std::int64_t>& lengths) {
     return step(device, policy("exact"), {.is_causal = false, .lengths = lengths}).peak;

@@ -13,6 +13,8 @@ TEST_CASE("the nearest name differs in few letters, or has a similar prefix") {
   CHECK(nearest_name("deit_small", models) == "deit_small_patch16_224");
   CHECK(nearest_name("deit-smal", models) == "deit_small_patch16_224");
   CHECK(nearest_name("deit_small_16", models) == "deit_small_patch16_224");
+  CHECK(nearest_name("deit_tiny", {"deit_tiny_distilled_patch16_224", "deit_tiny_patch16_224"}) ==
+        "deit_tiny_patch16_224");
   CHECK(nearest_name("alexnet", models).empty());
   CHECK(nearest_name("adamW", {"adam", "adamw"}) == "adamw");
   // Names of other libraries.

@@ -192,6 +192,36 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("cuda: auto without a budget fills a card that holds a part of what `keep` does, or less than `exact`") {
+  const StandIn stand_in;
+  const TemporaryFolder folder(
+      "model: {name: vit, image_size: 16, patch_size: 2, embed_dim: 32, depth: 3, num_heads: 2}\n"
+      "data: {name: shapes, train_size: 36, val_size: 8}\n"
+      "train: {epochs: 1, batch_size: 12, threads: 1, device: cuda}\n"
+      "optimizer: {name: adamw, lr: 1e-3}\n");
+  const auto planned = [&](const std::string& policy) {
+    return run(folder, {"plan", "-c", "c.yaml", "memory.policy=" + policy, "--json", "-"}).json();
+  };
+  const std::int64_t exact = planned("exact").at("memory").at("peak"), keep = planned("keep").at("memory").at("peak");
+  constexpr std::int64_t whole = std::int64_t{2} << 20;  // the stand-in has memory in pieces of 2 MiB
+  const std::int64_t below_keep = (keep - 1) / whole * whole, below_exact = (exact - 1) / whole * whole;
+  REQUIRE(exact < below_keep);
+  run(folder, train({"output.dir=exact", "memory.policy=exact"}));
+  const std::int64_t saved = read_json(folder / "exact/summary.json").at("memory").at("saved");
+  for (const std::int64_t room : {below_keep, below_exact}) {
+    CAPTURE(room);
+    const std::string name = std::to_string(room);
+    ::setenv("LACUNA_STAND_IN_BYTES", std::to_string(room + (std::int64_t{1} << 30)).c_str(), 1);  // a card's reserve
+    const nlohmann::json plan = planned("auto");
+    run(folder, train({"output.dir=" + name, "memory.policy=auto"}));
+    ::unsetenv("LACUNA_STAND_IN_BYTES");
+    CHECK(plan.at("memory").at("peak").get<std::int64_t>() <= room);
+    const std::int64_t held = read_json(folder / (name + "/summary.json")).at("memory").at("saved");
+    CHECK((held > saved) == (room > exact));
+    CHECK((noted(folder / name) == noted(folder / "exact")) == (room > exact));
+  }
+}
+
 TEST_CASE("cuda: runs go on on the CPU and back, and eval and predict read both") {
   const StandIn stand_in;
   const TemporaryFolder folder(vit);

@@ -50,7 +50,8 @@ bool is_plain(std::string_view text) {
 }  // namespace
 
 std::string to_string(const Location& where) {
-  return where.line == 0 ? where.source : fmt::format("{}:{}:{}", where.source, where.line, where.column);
+  return where.line == 0 || where.source.empty() ? where.source
+                                                 : fmt::format("{}:{}:{}", where.source, where.line, where.column);
 }
 
 Tree::Tree() = default;
@@ -89,7 +90,8 @@ void Problems::add_expected(const Tree& node, std::string_view key, std::string_
 void Problems::refuse_if_any() const {
   std::string lines;
   for (const auto& [where, message] : all_)
-    lines += fmt::format("{}{}: {}", lines.empty() ? "" : "\n", to_string(where), message);
+    lines +=
+        fmt::format("{}{}{}{}", lines.empty() ? "" : "\n", to_string(where), where.source.empty() ? "" : ": ", message);
   if (!all_.empty()) reject("{}", lines);
 }
 

@@ -29,7 +29,9 @@ DecoderNeed decoder_need(const Dataset& dataset, bool apply_exif, std::int64_t m
       const Tensor& file = sample[name];
       need.file = std::max(need.file, file.count());
       const auto bytes = std::span(file.data<const std::uint8_t>(), static_cast<std::size_t>(file.count()));
-      need.held = std::max(need.held, open_image(bytes, {.apply_exif = apply_exif})->held_bytes());
+      const auto reader = open_image(bytes, {.apply_exif = apply_exif});
+      need.held = std::max(need.held, reader->held_bytes());
+      need.side = std::max({need.side, reader->height(), reader->width()});
     } catch (const DamagedSample&) {  // is met and told where it is read
     }
   return need;
@@ -37,8 +39,8 @@ DecoderNeed decoder_need(const Dataset& dataset, bool apply_exif, std::int64_t m
 
 DatasetInfo encoded_images_info(std::string name, const DatasetOptions& options, std::int64_t held) {
   if (options.size() > held)
-    reject("data.{}: {} images were asked for, {} holds {}", options.split == Split::train ? "train_size" : "val_size",
-           options.size(), options.path.native(), held);
+    reject("data.{0}: {1} images were asked for, {2} holds {3}: data.{0}=0 takes all",
+           options.split == Split::train ? "train_size" : "val_size", options.size(), options.path.native(), held);
   return {.name = std::move(name),
           .size = options.size() > 0 ? options.size() : held,
           .mean = {0.485F, 0.456F, 0.406F},

@@ -21,9 +21,10 @@ SampleFields encoded_image_fields(SampleField label = class_field());
 /// Channels of the samples' images; 3 (RGB) for image files, 0 if samples have no images.
 std::int64_t image_channels(const SampleFields& fields);
 
-/// The largest of a data set's image files, and the most bytes that a decoder holds of one beyond a few rows.
+/// The largest of a data set's image files, the most bytes that a decoder holds of one beyond a few rows, and the
+/// longest side of all in pixels.
 struct DecoderNeed {
-  std::int64_t file = 0, held = 0;
+  std::int64_t file = 0, held = 0, side = 0;
 };
 /// As the headers tell: of all files, or of `most` of them at equal distances. Damaged ones count nothing.
 DecoderNeed decoder_need(const Dataset& dataset, bool apply_exif, std::int64_t most = 4096);

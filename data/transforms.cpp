@@ -182,7 +182,8 @@ Fields TransformOptions::fields() {
                    "a preset have their own default"),
              field("crop_mode", &T::crop_mode, one_of({"center", "squash", "border"}),
                    "evaluation: `center` resizes the shorter side, `squash` both sides, `border` the longer side and "
-                   "pads with the mean colour; a folder and a preset have their own default"),
+                   "pads with the mean colour; a folder, a preset and a task have their own default: "
+                   "`squash` for masks, `border` for boxes"),
              field("augment", &T::augment, one_of(names), augments, "random crop and flip of training images"),
              field("crop_padding", &T::crop_padding, up_to(256), augments,
                    "zero padding in pixels on each side before a random crop"),

@@ -30,6 +30,7 @@ struct Axis {
 /// The place of a stage in the model.
 struct StagePlace {
   std::int64_t height, width;  // of its map
+  ImageSize windowed;          // the map that the windows are chosen for
   std::int64_t channels, heads, depth;
   std::int64_t first_block;  // among all
   std::int64_t all_blocks;
@@ -62,8 +63,8 @@ class SwinTransformer::Block final : public Module {
  private:
   std::unique_ptr<nn::WindowAttention> make_attention(const SwinOptions& options, const StagePlace& stage,
                                                       bool shifted) {
-    const Axis down(stage.height, options.window.first, options.always_partition),
-        across(stage.width, options.window.second, options.always_partition);
+    const Axis down(stage.windowed.height, options.window.first, options.always_partition),
+        across(stage.windowed.width, options.window.second, options.always_partition);
     const nn::WindowAttentionOptions attention{.heads = stage.heads,
                                                .height = stage.height,
                                                .width = stage.width,
@@ -116,8 +117,8 @@ class SwinTransformer::Stage final : public Module {
         place_(place),
         before_(before),
         norm_behind_(options.second),
-        window_height_(Axis(place.height, options.window.first, options.always_partition).window),
-        window_width_(Axis(place.width, options.window.second, options.always_partition).window) {
+        window_height_(Axis(place.windowed.height, options.window.first, options.always_partition).window),
+        window_width_(Axis(place.windowed.width, options.window.second, options.always_partition).window) {
     if (place.first_block > 0) {
       const std::int64_t in = place.channels / 2;
       if (!norm_behind_) merging_norm_.emplace(*this, "downsample.norm", 4 * in, eps);
@@ -179,15 +180,20 @@ SwinTransformer::SwinTransformer(const ModelContext& context, const SwinOptions&
 
 std::vector<std::unique_ptr<SwinTransformer::Stage>> SwinTransformer::make_stages(const SwinOptions& options) {
   std::vector<std::unique_ptr<Stage>> stages;
-  ImageSize map{options.image_size.height / options.patch_size, options.image_size.width / options.patch_size};
+  const ImageSize first{options.image_size.height / options.patch_size, options.image_size.width / options.patch_size};
+  ImageSize map = first;
   std::int64_t blocks = 0;
   const std::int64_t all = std::accumulate(options.depths.begin(), options.depths.end(), std::int64_t{0});
   const std::size_t count = wanted_.empty() ? options.depths.size() : wanted_.back() + 1;
   for (std::size_t i = 0; i < count; ++i) {
     const ImageSize before = map;
     if (i > 0) map = {(map.height + 1) / 2, (map.width + 1) / 2};
+    // transformers' Swinv2 chooses windows for sides that are rounded down.
+    const ImageSize rounded_down{std::max<std::int64_t>(first.height >> i, 1),
+                                 std::max<std::int64_t>(first.width >> i, 1)};
     const StagePlace place{.height = map.height,
                            .width = map.width,
+                           .windowed = options.second && options.pad_before_shift ? rounded_down : map,
                            .channels = options.embed_dim << i,
                            .heads = options.num_heads[i],
                            .depth = options.depths[i],
@@ -263,7 +269,7 @@ Fields swin_rows() {
                          "default, as in transformers)"),
                 field<S>("pad_before_shift", &S::pad_before_shift, fits_weights,
                          "maps are padded to whole windows before they are shifted, as in transformers (upernet's "
-                         "default), and not after it, as in timm"),
+                         "default), and not after it, as in timm; Swin V2 chooses windows for sides rounded down"),
                 field<S>("mlp_ratio", &S::mlp_ratio, below(1024), "hidden width of the MLP / channels"),
                 field<S>("qkv_bias", &S::qkv_bias, "bias of queries, keys and values"),
                 field<S>("drop_rate", &S::drop_rate, rate_range, fits_weights, "dropout before the head"),

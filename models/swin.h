@@ -24,7 +24,8 @@ struct SwinOptions : ImageOptions {
   Sides window{7, 7};                                    // height and width in tokens
   std::vector<std::int64_t> pretrained_windows{};        // V2: per stage, 0: its own; empty: all 0
   bool always_partition = false;                         // windows stay as large and shifted on a map that is no larger
-  bool pad_before_shift = false;  // maps that are no multiples of the window, as transformers pads them
+  bool pad_before_shift = false;  // maps that are no multiples of the window, as transformers pads them; V2: and
+                                  // windows for sides of maps that are rounded down
   double mlp_ratio = 4;
   bool qkv_bias = true;
   double drop_rate = 0, proj_drop_rate = 0, drop_path_rate = 0;

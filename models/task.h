@@ -180,6 +180,8 @@ struct TaskKind {
   /// The `problem_type` of transformers' folders with its models, or `head` for heads without one; empty: folders name
   /// no such task.
   std::string_view problem{};
+  /// `data.crop_mode` where neither configuration, folder nor preset says one; empty: the usual one.
+  std::string_view crop_mode{};
   bool learns_numbers = false;  // labels are numbers, though all of a data set may be whole
   /// The heads that are trained on cached features of the given model, in its place; null: the model is trained.
   std::function<std::unique_ptr<ProbeHeads>(const Options&, const Model& classifier)> heads{};

@@ -348,7 +348,10 @@ Fields VitOptions::fields() {
 void VitOptions::check(HyperProblems& problems) const {
   if (const std::int64_t side = image_size.height % patch_size != 0 ? image_size.height : image_size.width;
       side % patch_size != 0)
-    problems.add("patch_size", fmt::format("`patch_size` {} does not divide `image_size` {}", patch_size, side));
+    problems.add("patch_size",
+                 fmt::format("`patch_size` {} does not divide `image_size` {}: the nearest sizes are {}{}", patch_size,
+                             side, side < patch_size ? "" : fmt::format("{} and ", side / patch_size * patch_size),
+                             (side / patch_size + 1) * patch_size));
   if (embed_dim % num_heads != 0)
     problems.add("num_heads", fmt::format("`num_heads` {} does not divide `embed_dim` {}", num_heads, embed_dim));
   if (static_cast<double>(embed_dim) * mlp_ratio < 1)

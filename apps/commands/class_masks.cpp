@@ -2,7 +2,6 @@
 
 #include "apps/commands/shown_image.h"
 #include "apps/output/drawing.h"
-#include "apps/output/picture.h"
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "data/images/image_reader.h"
@@ -124,11 +123,17 @@ std::string shares_in_words(const nlohmann::ordered_json& found, std::int64_t mo
 }
 
 void add_masks(nlohmann::ordered_json& sample, Model& model, const Batch& batch, const SampleField& mask,
-               const std::vector<std::string>& classes, const Tensor& picture) {
-  const Tensor labels = batch[mask.name];
-  const ImageSize size(labels.shape()[1], labels.shape()[2]);
-  sample["mask"] = picture_address(with_classes(picture, labels.reshape({size.height, size.width}), classes,
-                                                static_cast<std::int64_t>(mask.padding)));
+               const std::vector<std::string>& classes, const Reduced& picture) {
+  const std::int64_t width = batch[mask.name].shape()[2], by = picture.by;
+  const ImageSize size(picture.picture.shape()[0], picture.picture.shape()[1]);
+  const std::vector<double> all = batch[mask.name].to_vector();
+  Tensor labels = Tensor::empty({size.height, size.width}, DType::i64, Device::cpu, Purpose::data);
+  for (std::int64_t y = 0; y < size.height; ++y)  // the middle one of those that a pixel stands for
+    for (std::int64_t x = 0; x < size.width; ++x)
+      labels.data<std::int64_t>()[y * size.width + x] =
+          static_cast<std::int64_t>(all[static_cast<std::size_t>((y * by + by / 2) * width + x * by + by / 2)]);
+  sample["mask"] =
+      picture_address(with_classes(picture.picture, labels, classes, static_cast<std::int64_t>(mask.padding)));
   const std::string& name = model.inputs().front().name;
   Batch images;
   images.samples = 1;
@@ -136,7 +141,7 @@ void add_masks(nlohmann::ordered_json& sample, Model& model, const Batch& batch,
   const NoGrad no_grad;
   const Tensor logits = on_device(model.forward(std::move(images)).take("logits").tensor(), Device::cpu).to(DType::f32);
   sample["prediction"] =
-      picture_address(with_classes(picture, class_map(Shown(size, size, Showing::squash), logits), classes));
+      picture_address(with_classes(picture.picture, class_map(Shown(size, size, Showing::squash), logits), classes));
 }
 
 }  // namespace lacuna::apps

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/commands/opened_model.h"
+#include "apps/output/picture.h"
 #include "models/segmentation/class_map.h"
 
 #include <filesystem>
@@ -47,9 +48,9 @@ class ClassMasks {
 /// As `road 0.4120, sky 0.3000; masks/a.png`, with `most` classes.
 std::string shares_in_words(const nlohmann::ordered_json& found, std::int64_t most);
 
-/// Adds `mask` and `prediction` to a sample of figures: pictures of its image u8 [H, W, 3] under the labels of its
+/// Adds `mask` and `prediction` to a sample of figures: pictures of its image under the labels of its
 /// pixels and under those that the model predicts. `batch` has this sample alone.
 void add_masks(nlohmann::ordered_json& sample, Model& model, const Batch& batch, const SampleField& mask,
-               const std::vector<std::string>& classes, const Tensor& picture);
+               const std::vector<std::string>& classes, const Reduced& picture);
 
 }  // namespace lacuna::apps

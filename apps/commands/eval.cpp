@@ -110,7 +110,7 @@ class Eval {
       reject("expected data to evaluate on: data.path=FOLDER, or data.name of a data set");
     const Evaluated of_checkpoint{.classes = point ? classes_of(*point) : std::vector<std::string>()};
     Experiment experiment = is_folder || is_whole
-                                ? parse_configuration("", "the command line", overrides, &of_checkpoint)
+                                ? parse_configuration("", "", overrides, &of_checkpoint)
                                 : read_configuration(files, overrides, std::make_shared<OpenedFiles>(), &of_checkpoint);
     refuse_changes_of_training(overrides);
     follow_samples(point, is_folder || is_whole, overrides, experiment, ranks);
@@ -285,10 +285,10 @@ class Eval {
       Sample sample;
       for (std::size_t i = 0; i < worst.size(); ++i) {
         const Batch batch = single.read(0, samples[static_cast<std::size_t>(worst[i])], single.allocate(), sample);
-        const Tensor picture = picture_of(batch[find_images(single.info().fields)->name], 0,
-                                          experiment.data.images.mean, experiment.data.images.deviation);
+        const Reduced picture = reduced(picture_of(batch[find_images(single.info().fields)->name], 0,
+                                                   experiment.data.images.mean, experiment.data.images.deviation));
         nlohmann::ordered_json& one = json[figures.key()]["worst"][i];
-        one["image"] = picture_address(picture);
+        one["image"] = picture_address(picture.picture);
         if (const SampleField* const mask = find_field(single.info().fields, FieldKind::mask))
           add_masks(one, model, batch, *mask, dataset->info().classes, picture);
         if (find_field(single.info().fields, FieldKind::boxes) != nullptr)

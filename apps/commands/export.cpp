@@ -52,6 +52,8 @@ class Export {
     if (adapter_alone_) return export_adapter(opened, out);
     const nlohmann::ordered_json made = write_model(opened, out, format_, dtype_);
     const auto text = [&](const char* key) { return made[key].get<std::string>(); };
+    for (const nlohmann::ordered_json& note : made["notes"])
+      print_error(fmt::format("lacuna: note: {}\n", note.get<std::string>()));
     const nlohmann::ordered_json& stops = made["stop_ids"];
     report_.write(
         fmt::format("{} from {}: {} parameters, {} classes, as a folder{} in {}: {}\n{}", text("model"),

@@ -2,7 +2,6 @@
 
 #include "apps/commands/shown_image.h"
 #include "apps/output/drawing.h"
-#include "apps/output/picture.h"
 #include "autograd/tape.h"
 #include "core/error.h"
 #include "data/images/image_reader.h"
@@ -78,11 +77,18 @@ std::pair<nlohmann::ordered_json, std::string> FoundBoxes::predict(const std::st
 }
 
 void add_boxes(nlohmann::ordered_json& sample, Model& model, const Task& task, const Batch& batch,
-               const std::vector<std::string>& classes, const Tensor& picture) {
+               const std::vector<std::string>& classes, const Reduced& picture) {
   const std::string& name = model.inputs().front().name;
   constexpr double usual_score = 0.5;
-  sample["mask"] = picture_address(with_boxes(picture, true_boxes(batch, 0, classes), classes));
-  sample["prediction"] = picture_address(with_found(picture, find(model, task, batch[name], usual_score), classes));
+  const auto by = static_cast<double>(picture.by);
+  std::vector<DrawnBox> truth = true_boxes(batch, 0, classes);
+  for (DrawnBox& box : truth)
+    for (double& side : box.corners) side /= by;
+  PredictedBoxes found = find(model, task, batch[name], usual_score);
+  for (std::vector<double>& box : found.boxes)
+    for (double& side : box) side /= by;
+  sample["mask"] = picture_address(with_boxes(picture.picture, truth, classes));
+  sample["prediction"] = picture_address(with_found(picture.picture, found, classes));
 }
 
 }  // namespace lacuna::apps

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/commands/opened_model.h"
+#include "apps/output/picture.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -35,9 +36,9 @@ class FoundBoxes {
   std::set<std::filesystem::path> written_;
 };
 
-/// Adds `mask` and `prediction` to a sample of figures: pictures of its image u8 [H, W, 3] with its true boxes and with
+/// Adds `mask` and `prediction` to a sample of figures: pictures of its image with its true boxes and with
 /// those that are found. `batch` has this sample alone.
 void add_boxes(nlohmann::ordered_json& sample, Model& model, const Task& task, const Batch& batch,
-               const std::vector<std::string>& classes, const Tensor& picture);
+               const std::vector<std::string>& classes, const Reduced& picture);
 
 }  // namespace lacuna::apps

@@ -110,6 +110,8 @@ ModelFolder description_to_write(const OpenedModel& opened, const std::string& d
   if (dtype != "f32" && dtype != "bf16" && dtype != "f16") reject("dtype: expected f32, bf16 or f16, got {}", dtype);
   ModelFolder folder = opened.folder;
   folder.stored = dtype == "bf16" ? DType::bf16 : dtype == "f16" ? DType::f16 : DType::f32;
+  // Checkpoints in transformers' convention do not say how a run showed its images.
+  if (opened.run && opened.reads_images()) folder.images.crop_mode = opened.image_options().crop_mode;
   if (opened.texts.empty()) return folder;
   auto texts = tokenizer_texts(opened.texts);
   texts.merge(folder.tokenizer);
@@ -153,12 +155,15 @@ nlohmann::ordered_json write_model(const OpenedModel& opened, const fs::path& ou
     });
   else
     write_model_folder(out, *model, folder, format == "timm" ? Library::timm : Library::transformers);
+  const std::vector<std::string> notes =
+      format == "transformers" ? transformers_files(*model, folder).notes : std::vector<std::string>();
   std::vector<std::string> files;
   for (const auto& entry : fs::directory_iterator(out)) files.push_back(entry.path().filename().string());
   std::ranges::sort(files);
   return {{"model", folder.model},  {"weights", opened.weights.string()},     {"format", format},
           {"dtype", dtype},         {"parameters", model->parameter_count()}, {"classes", model->num_classes()},
-          {"folder", out.string()}, {"stop_ids", stop_ids(folder)},           {"files", files}};
+          {"folder", out.string()}, {"stop_ids", stop_ids(folder)},           {"files", files},
+          {"notes", notes}};
 }
 
 OpenedModel open_model(const fs::path& from, Device device, const fs::path& base) {

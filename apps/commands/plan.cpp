@@ -199,6 +199,7 @@ ExitCode plan(const PlanOptions& options) {
   nlohmann::ordered_json json;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     json.push_back(to_json(plans[i]));
+    json.back()["device"] = configurations[i].train.device;  // that is planned for
     json.back()["peak_in_training"] = highest_need(plans[i]);
     json.back()["peak_in_evaluation"] = evaluation_need(plans[i]);
     if (const auto room = room_for(options, configurations[i])) json.back()["fits"] = highest_need(plans[i]) <= *room;

@@ -66,7 +66,7 @@ void ConfigurationOptions::declare_image_gradient(CLI::App& app) {
 
 Experiment ConfigurationOptions::parse() const {
   Experiment experiment =
-      given() ? read_configuration(files_, overrides_) : parse_configuration("", "the command line", overrides_);
+      given() ? read_configuration(files_, overrides_) : parse_configuration("", "", overrides_);
   if (experiment.output.dir.empty()) {
     std::vector<std::string> names;
     std::error_code ignored;

@@ -233,9 +233,12 @@ ImagePreparation completed(ImagePreparation said, const std::string& model) {
   return said;
 }
 
-bool finds_objects(const std::string& model) {
+/// What the model's task says.
+std::string_view crop_mode_of(const std::string& model) {
   const std::string family = model_presets().contains(model) ? model_presets().get(model).family : model;
-  return model_families().contains(family) && model_families().get(family).task == "detection";
+  if (!model_families().contains(family)) return {};
+  const std::string_view task = model_families().get(family).task;
+  return tasks().contains(task) ? tasks().get(task).crop_mode : std::string_view();
 }
 
 }  // namespace
@@ -263,8 +266,9 @@ void take_images(Configuration& configuration, const Tree& root, ImagePreparatio
   const bool known_mode = images.crop_mode == "center" || images.crop_mode == "squash" || images.crop_mode == "border";
   if (is_open("crop_mode") && known_mode)
     data.crop_mode = images.crop_mode;
-  else if (is_open("crop_mode") && finds_objects(configuration.model.name))
-    data.crop_mode = "border";  // a crop would cut objects off
+  else if (const std::string_view usual = crop_mode_of(configuration.model.name);
+           is_open("crop_mode") && !usual.empty())
+    data.crop_mode = usual;
   if (channels == 0 || images.mean.empty() || !data.mean.empty() || !data.deviation.empty()) return;
   data.mean = for_channels(images.mean, channels);
   data.deviation = for_channels(images.std, channels);

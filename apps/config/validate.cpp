@@ -16,6 +16,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace lacuna::apps {
@@ -183,12 +184,52 @@ void check_classes(const Experiment& c, const Task& task) {
   best_by(c.train.best_by, task);
 }
 
+/// What samples teach, in words.
+std::string_view taught_by(const SampleFields& fields) {
+  if (find_field(fields, FieldKind::boxes) != nullptr) return "boxes";
+  if (find_field(fields, FieldKind::mask) != nullptr) return "masks";
+  return "labels";
+}
+
+/// Samples, or a model's inputs, in words.
+std::string samples_in_words(const SampleFields& fields) {
+  if (find_images(fields) != nullptr) return "images";
+  if (find_field(fields, FieldKind::tokens) != nullptr) return "texts";
+  if (find_field(fields, FieldKind::edges) != nullptr) return "graphs";
+  return to_string(fields);
+}
+
+/// Models whose made-up samples have the fields of these, one of each family, for a message; empty: there are none.
+std::string models_for(const SampleFields& fields) {
+  const auto names_of = [](const SampleFields& all) {
+    std::set<std::string> names;
+    for (const SampleField& field : all) names.insert(field.name);
+    return names;
+  };
+  std::set<std::string> families;
+  for (const std::string& name : model_families().names())
+    if (names_of(describe_dataset(model_families().get(name).samples, {}).fields) == names_of(fields))
+      families.insert(name);
+  constexpr std::size_t most = 6;
+  std::vector<std::string> models;
+  for (const std::string& name : model_names())
+    if (models.size() < most && families.erase(model_presets().get(name).family) > 0) models.push_back(name);
+  if (models.empty()) return {};
+  return fmt::format("; model=NAME with a model of {}: {} (`lacuna models` lists all)", taught_by(fields),
+                     fmt::join(models, ", "));
+}
+
+/// The data set by its path, or by its name.
+std::string data_in_words(const Configuration& c) {
+  return c.data.source.path.empty() ? "the data set " + c.data.name : c.data.source.path.string();
+}
+
 /// Checks that samples have a field of the kind of each input; image files are decoded to pixels.
 void check_inputs(const DatasetInfo& data, const Model& model, const Configuration& c) {
   for (const SampleField& input : model.inputs())
     if ((input.kind == FieldKind::pixels ? find_images(data.fields) : find_field(data.fields, input.kind)) == nullptr)
-      reject("data.name: {} gives {}, and model {} takes {}", c.data.name, to_string(data.fields), c.model.name,
-             to_string(model.inputs()));
+      reject("data: {} has {}, and model {} takes {}{}", data_in_words(c), samples_in_words(data.fields), c.model.name,
+             samples_in_words(model.inputs()), models_for(data.fields));
 }
 
 /// Checks that the model takes the data set's token ids and sequence lengths.
@@ -237,19 +278,24 @@ void check_task(const Experiment& c, const Tree& root, Problems& problems) {
   const DatasetInfo& data = c.samples;
   std::unique_ptr<lacuna::Model>& model = *c.checked;
   model = c.architecture.build({.device = Device::meta, .dtype = precision_type(c.train.precision, Device::meta)});
+  const Location of_data = place_of(root, "data", value_of(root, "data", "path") == nullptr ? "name" : "path");
   bool fits = false;
-  note_refusal(place_of(root, "data", "name"), problems, [&] {
+  note_refusal(of_data, problems, [&] {
     check_inputs(data, *model, c);
     fits = true;
   });
   if (!fits) return;
-  note_refusal(place_of(root, "task", "name"), problems, [&] {
+  const bool names_task = value_of(root, "task", "name") != nullptr;
+  note_refusal(names_task ? place_of(root, "task", "name") : of_data, problems, [&] {
     check_tokens(data, *model, c);
     const std::unique_ptr<Task> task = make_task(c.task.name, c.task.options, *model);
     task->see(data);
     check_classes(c, *task);
     for (const SampleField& target : task->targets()) {
       if (target.name == sample_draw) continue;  // of every data set of tokens
+      if (const std::string_view learned = taught_by(task->targets()), given = taught_by(data.fields); learned != given)
+        reject("model {} has the task {}, which learns {}, and {} has {}{}", c.model.name, c.task.name, learned,
+               data_in_words(c), given, models_for(data.fields));
       if (std::ranges::find(data.fields, target.name, &SampleField::name) == data.fields.end())
         reject("task {}: expected a data set with `{}`, and {} gives {}{}", c.task.name, target.name, c.data.name,
                to_string(data.fields),

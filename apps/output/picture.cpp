@@ -1,11 +1,13 @@
 #include "apps/output/picture.h"
 
 #include "core/error.h"
+#include "data/images/png_file.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 namespace lacuna::apps {
 namespace {
@@ -21,10 +23,6 @@ std::string base64(const std::string& bytes) {
     for (std::size_t k = 0; k < 4; ++k) text += k <= count ? digits[group >> (18 - 6 * k) & 63U] : '=';
   }
   return text;
-}
-
-void put(std::string& bytes, std::uint32_t value, int count) {
-  for (int i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i) & 255U);
 }
 
 }  // namespace
@@ -48,37 +46,25 @@ Tensor picture_of(const Tensor& images, std::int64_t row, const std::vector<doub
   return picture;
 }
 
-std::string picture_address(const Tensor& picture) {
+Reduced reduced(const Tensor& picture) {
+  constexpr std::int64_t most = 320;
   const Shape& shape = picture.shape();
-  expect(picture.dtype() == DType::u8 && shape.rank() == 3 && shape[2] == 3, "expected a picture u8 [H, W, 3], got {}",
-         shape);
-  const auto height = static_cast<std::uint32_t>(shape[0]), width = static_cast<std::uint32_t>(shape[1]);
-  const std::uint32_t row_bytes = (3 * width + 3) / 4 * 4, header = 54;
-  // A Windows bitmap: rows from the bottom up, blue first, rows of whole four bytes.
-  std::string bitmap = "BM";
-  put(bitmap, header + row_bytes * height, 4);
-  put(bitmap, 0, 4);
-  put(bitmap, header, 4);
-  put(bitmap, 40, 4);
-  put(bitmap, width, 4);
-  put(bitmap, height, 4);
-  put(bitmap, 1, 2);
-  put(bitmap, 24, 2);
-  put(bitmap, 0, 4);
-  put(bitmap, row_bytes * height, 4);
-  for (int i = 0; i < 4; ++i) put(bitmap, 0, 4);
-  for (std::uint32_t y = height; y-- > 0;) {
-    const std::uint8_t* const row = picture.data<const std::uint8_t>() + std::size_t{y} * width * 3;
-    for (std::uint32_t x = 0; x < width; ++x)
-      for (const std::size_t color : {2U, 1U, 0U}) bitmap += static_cast<char>(row[3 * x + color]);
-    bitmap.append(row_bytes - 3 * width, '\0');
-  }
-  return "data:image/bmp;base64," + base64(bitmap);
+  const std::int64_t by = (std::max(shape[0], shape[1]) + most - 1) / most,
+                     height = std::max<std::int64_t>(shape[0] / by, 1),
+                     width = std::max<std::int64_t>(shape[1] / by, 1);
+  Tensor small = Tensor::empty({height, width, 3}, DType::u8, Device::cpu, Purpose::data);
+  for (std::int64_t y = 0; y < height; ++y)
+    for (std::int64_t x = 0; x < width; ++x)
+      for (std::int64_t color = 0; color < 3; ++color) {
+        std::int64_t sum = 0, count = 0;
+        for (std::int64_t from_y = y * by; from_y < std::min((y + 1) * by, shape[0]); ++from_y)
+          for (std::int64_t from_x = x * by; from_x < std::min((x + 1) * by, shape[1]); ++from_x, ++count)
+            sum += picture.data<const std::uint8_t>()[(from_y * shape[1] + from_x) * 3 + color];
+        small.data<std::uint8_t>()[(y * width + x) * 3 + color] = static_cast<std::uint8_t>((sum + count / 2) / count);
+      }
+  return {std::move(small), by};
 }
 
-std::string picture_address(const Tensor& images, std::int64_t row, const std::vector<double>& mean,
-                            const std::vector<double>& deviation) {
-  return picture_address(picture_of(images, row, mean, deviation));
-}
+std::string picture_address(const Tensor& picture) { return "data:image/png;base64," + base64(to_png(picture)); }
 
 }  // namespace lacuna::apps

@@ -3,6 +3,8 @@
 #include "apps/output/output.h"
 #include "apps/train/measure.h"
 #include "apps/train/statistics.h"
+#include "data/encoded_images.h"
+#include "optim/schedule.h"
 
 #include <fmt/ranges.h>
 
@@ -61,7 +63,47 @@ std::string frozen_and_drawn(const Setup& setup) {
   return {};
 }
 
+/// Images that are enlarged to twice their size at least, of some whose headers are read; empty: they are larger.
+std::string enlarged_images(const Experiment& experiment, const Dataset& training) {
+  constexpr std::int64_t looked_at = 16, unit = 32;
+  const std::int64_t side = decoder_need(training, false, looked_at).side, enough = (side + unit - 1) / unit * unit;
+  const ImageSize shown = experiment.data.images.image_size;
+  if (side == 0 || 2 * enough > std::min(shown.height, shown.width)) return {};
+  return fmt::format(
+      "images of up to {0} pixels are enlarged to the model's {1}x{2}: data.image_size={3} takes far less time and "
+      "memory",
+      side, shown.height, shown.width, enough);
+}
+
+/// A warm-up to which the whole run belongs; empty: there is none.
+std::string endless_warmup(const Experiment& experiment) {
+  const ScheduleKind& kind = schedules().get(experiment.schedule.name);
+  const Options options = read_options(experiment.schedule.name, kind.options, experiment.schedule.options);
+  const WarmupOptions& warmup = kind.warmup(options);
+  const auto epochs = static_cast<double>(experiment.train.epochs);
+  if (warmup.warmup_epochs < epochs) return {};
+  return fmt::format(
+      "the learning rate warms up during the whole run, from {} to {}: schedule.warmup_epochs is {}, train.epochs {}",
+      warmup.warmup_lr, experiment.optimizer.lr, warmup.warmup_epochs, experiment.train.epochs);
+}
+
 }  // namespace
+
+std::vector<std::string> announce_samples(const Experiment& experiment, const Dataset& training,
+                                          const Dataset& validation, std::int64_t steps_per_epoch) {
+  std::vector<std::string> lines;
+  if (const std::int64_t repeats = experiment.data.repeats; repeats > 1)
+    lines.push_back(
+        fmt::format("data.repeats: each image comes {} times in a row; an epoch has about {} different ones", repeats,
+                    steps_per_epoch * experiment.train.batch_size / repeats));
+  const std::string &trained = training.info().description, &evaluated = validation.info().description;
+  lines.push_back(trained);
+  if (evaluated != trained) lines.push_back(evaluated);
+  lines.push_back(enlarged_images(experiment, training));
+  lines.push_back(endless_warmup(experiment));
+  std::erase(lines, "");
+  return lines;
+}
 
 std::vector<std::string> announce_weights(const Experiment& experiment, const Setup& setup, bool resumed,
                                           std::int64_t started_anew, const std::string& frozen) {

@@ -298,8 +298,8 @@ bool Run::train() {
       .stop = [] { return InterruptGuard::signal() != 0; },
       .nonfinite = [this](const StepResult& result) { report_nonfinite(result); },
       .after_step = [this](const StepResult& result, double rate, double seconds) { note_step(result, rate, seconds); },
-      .needs_state = [every = experiment_.output.save_every_steps](
-                         std::int64_t steps) { return every > 0 && steps % every == 0; },
+      .needs_state =
+          [every = experiment_.output.save_every_steps](std::int64_t steps) { return every > 0 && steps % every == 0; },
       .evaluating = [this](std::int64_t samples, std::int64_t of) { show_evaluation(samples, of); },
       .after_epoch = [this](const EpochResult& epoch) { note_epoch(epoch); }};
   bool reached_end = false;
@@ -368,13 +368,9 @@ void Run::announce() {
       fmt::format("data {}: {} training samples, {} to evaluate on; an epoch has {} steps of {} samples; run folder {}",
                   experiment_.data.name, training_samples_->size(), validation_samples_->size(),
                   trainer_.steps_per_epoch(), train.batch_size, folder_->path().string()));
-  if (const std::int64_t repeats = experiment_.data.repeats; repeats > 1)
-    display_.print(fmt::format("data.repeats: each image comes {} times in a row; an epoch has about {} different ones",
-                               repeats, trainer_.steps_per_epoch() * train.batch_size / repeats));
-  const std::string &trained = training_samples_->info().description,
-                    &evaluated = validation_samples_->info().description;
-  if (!trained.empty()) display_.print(trained);
-  if (!evaluated.empty() && evaluated != trained) display_.print(evaluated);
+  for (const std::string& line :
+       announce_samples(experiment_, *training_samples_, *validation_samples_, trainer_.steps_per_epoch()))
+    display_.print(line);
   if (const std::int64_t steps = steps_of_run(), of_epoch = trainer_.steps_per_epoch(); train.steps > steps)
     print_error(fmt::format(
         "lacuna: warning: train.steps is {}, but the run ends after {} steps, by train.epochs={}; "
@@ -500,9 +496,8 @@ void Run::note_epoch(const EpochResult& epoch) {
   const std::string trained = shown(metric, epoch.train);
   display_.print(fmt::format("epoch {}/{}{}: train loss {:.4f}{}; validation loss {:.4f}, {}{}", epoch.epoch,
                              experiment_.train.epochs, epoch.whole ? "" : fmt::format(", after step {}", progress.step),
-                             epoch.train.loss(), trained.empty() ? "" : ", " + trained,
-                             epoch.validation.loss, metric_text(metric.name, epoch.validation.metrics.at(metric.name)),
-                             averaged));
+                             epoch.train.loss(), trained.empty() ? "" : ", " + trained, epoch.validation.loss,
+                             metric_text(metric.name, epoch.validation.metrics.at(metric.name)), averaged));
   const std::int64_t every = experiment_.output.save_every;
   const bool is_due = epoch.whole && every > 0 && trainer_.whole_epochs() % every == 0;
   if (trainer_.at_end() || epoch.is_best || is_due) save(epoch.is_best);

@@ -122,9 +122,9 @@ BoxLayout find_boxes(std::shared_ptr<const FileTree> tree, const std::string& pa
   const Found found = find_format(*tree);
   if (found.format == nullptr)
     reject(
-        "{}: expected COCO's annotations (instances_train*.json, annotations/train.json or "
-        "train/_annotations.coco.json), YOLO's "
-        "(labels/ with a text for each image of images/) or VOC's (XML)",
+        "{}: expected COCO's annotations (instances_train*.json, annotations/train.json, train.json beside a folder "
+        "train, or train/_annotations.coco.json), YOLO's (labels/ with a text for each image of images/) or VOC's "
+        "(XML)",
         path);
   const BoxFormat& format = *found.format;
   BoxClasses names(!classes.empty() || format.classes == nullptr ? classes : format.classes(*tree));
@@ -153,7 +153,7 @@ BoxLayout find_boxes(std::shared_ptr<const FileTree> tree, const std::string& pa
   }
   if (only_evaluated || (files.empty() && hold_out.how == HoldOut::none)) {
     made.validation = made.train;
-    made.validation.left_out = 0;  // counted once
+    made.validation.left_out = made.validation.clipped = 0;  // counted once
     if (only_evaluated) notes += no_others_to_train_on;
   } else if (files.empty()) {
     std::vector<std::string> paths;
@@ -166,15 +166,17 @@ BoxLayout find_boxes(std::shared_ptr<const FileTree> tree, const std::string& pa
   }
   for (const auto& [side, unused] : annotations)
     notes += fmt::format("; of other splits and left out: {} files, as {}", unused.size(), tree->path(unused.front()));
-  const std::int64_t left_out = made.train.left_out + made.validation.left_out;
+  const std::int64_t left_out = made.train.left_out + made.validation.left_out,
+                     clipped = made.train.clipped + made.validation.clipped;
   std::int64_t crowds = 0;
   for (BoxedImage& image : made.train.images)
     crowds += std::erase_if(image.boxes, [](const ObjectBox& box) { return box.uncounted != Uncounted::no; });
   made.description = fmt::format(
-      "{}: {} and {} images with {} and {} boxes of {} classes{}{}{}", format.name, made.train.images.size(),
+      "{}: {} and {} images with {} and {} boxes of {} classes{}{}{}{}", format.name, made.train.images.size(),
       made.validation.images.size(), boxes_of(made.train), boxes_of(made.validation), made.classes.size(),
       crowds > 0 ? fmt::format(", {} of crowds or difficult left out of training", crowds) : "",
-      left_out > 0 ? fmt::format(", {} without width or height left out", left_out) : "", notes);
+      left_out > 0 ? fmt::format(", {} without width or height left out", left_out) : "",
+      clipped > 0 ? fmt::format(", {} beyond their images clipped", clipped) : "", notes);
   return made;
 }
 

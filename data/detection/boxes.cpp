@@ -9,6 +9,13 @@ namespace {
 
 bool is_empty(const ObjectBox& box) { return box.corners[2] <= box.corners[0] || box.corners[3] <= box.corners[1]; }
 
+/// By more than a pixel, or a hundredth of the image.
+bool reaches_beyond(const ObjectBox& box, double width, double height) {
+  const double rounding = width == 1 && height == 1 ? 0.01 : 1;
+  return box.corners[0] < -rounding || box.corners[1] < -rounding || box.corners[2] > width + rounding ||
+         box.corners[3] > height + rounding;
+}
+
 }  // namespace
 
 void clip(std::vector<ObjectBox>& boxes, double width, double height) {
@@ -21,12 +28,17 @@ void clean(BoxedImages& images, const std::string& origin) {
   std::int64_t given = 0, kept = 0;
   for (BoxedImage& image : images.images) {
     given += std::ssize(image.boxes);
-    if (images.in_fractions)
-      clip(image.boxes, 1, 1);
-    else if (image.width > 0)
-      clip(image.boxes, static_cast<double>(image.width), static_cast<double>(image.height));
-    else
+    if (images.in_fractions || image.width > 0) {
+      const double width = images.in_fractions ? 1 : static_cast<double>(image.width),
+                   height = images.in_fractions ? 1 : static_cast<double>(image.height);
+      std::vector<ObjectBox> beyond = image.boxes;
+      std::erase_if(beyond, [&](const ObjectBox& box) { return !reaches_beyond(box, width, height); });
+      clip(beyond, width, height);  // those that are left out are counted as such
+      images.clipped += std::ssize(beyond);
+      clip(image.boxes, width, height);
+    } else {
       std::erase_if(image.boxes, is_empty);
+    }
     kept += std::ssize(image.boxes);
   }
   if (given > 0 && kept == 0) reject("{}: none of {} boxes has a width and a height within its image", origin, given);

@@ -40,12 +40,13 @@ struct BoxedImages {
   std::vector<BoxedImage> images{};
   bool in_fractions = false;
   std::int64_t left_out = 0;  // boxes without width or height, and repeated ones
+  std::int64_t clipped = 0;   // boxes that reach beyond their image by more than rounding
 };
 
 /// Clips boxes to [0, width] x [0, height] and drops those that have no width or height then.
 void clip(std::vector<ObjectBox>& boxes, double width, double height);
 
-/// Drops boxes without width or height, once they are clipped to the image where its size is known, and counts them.
+/// Clips boxes to their image where its size is known, drops those without width or height, and counts both.
 /// Rejects images whose boxes are all like that, naming `origin`.
 void clean(BoxedImages& images, const std::string& origin);
 

@@ -4,7 +4,10 @@
 #include "data/detection/box_layout.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
+#include <string_view>
 
 namespace lacuna {
 namespace {
@@ -12,14 +15,28 @@ namespace {
 using Json = nlohmann::json;
 constexpr std::int64_t longest_annotations = std::int64_t{1} << 32;
 
+/// Whether a file of JSON begins as COCO's annotations do.
+bool begins_as_coco(const FileTree& tree, std::int64_t file) {
+  std::array<std::uint8_t, 4096> bytes{};
+  const std::span<std::uint8_t> begin = tree.read_begin(file, bytes);
+  const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
+  return std::ranges::any_of(std::array{"\"images\"", "\"annotations\"", "\"categories\""},
+                             [&](const char* key) { return text.find(key) != text.npos; });
+}
+
 std::map<SplitName, std::vector<std::int64_t>> find_coco(const FileTree& tree) {
   std::map<SplitName, std::vector<std::int64_t>> found;
   for (std::int64_t file = 0; file < tree.size(); ++file) {
     const std::string_view path = tree.path(file), name = path.substr(path.rfind('/') + 1);
-    const bool is_in_folder = path.find("annotations/") != path.npos;
-    const bool is_of_boxes = name.starts_with("instances_") || name == "_annotations.coco.json" ||
-                             (is_in_folder && (name == "train.json" || name == "val.json" || name == "test.json"));
-    if (name.ends_with(".json") && is_of_boxes) found[side_of_path(path)].push_back(file);
+    if (!name.ends_with(".json")) continue;
+    const std::string_view stem = name.substr(0, name.rfind('.')), path_of_stem = path.substr(0, path.rfind('.'));
+    const auto is_of_split = [&] {  // in `annotations`, or beside its folder of images
+      if (split_named(stem) == SplitName::none) return false;
+      if (path.find("annotations/") != path.npos) return true;
+      return std::ranges::find(tree.folders(), path_of_stem) != tree.folders().end() && begins_as_coco(tree, file);
+    };
+    if (name.starts_with("instances_") || name == "_annotations.coco.json" || is_of_split())
+      found[side_of_path(path)].push_back(file);
   }
   return found;
 }

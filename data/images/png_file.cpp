@@ -48,12 +48,32 @@ void write(const std::filesystem::path& path, const Form& form, std::span<const 
   write(path, form, palette, rows);
 }
 
+void expect_colors(const Tensor& image) {
+  expect(image.dtype() == DType::u8 && image.shape().rank() == 3 && image.shape()[2] == 3,
+         "expected an image u8 [H, W, 3], got {} {}", name_of(image.dtype()), image.shape());
+}
+
 }  // namespace
 
+std::string to_png(const Tensor& image) {
+  expect_colors(image);
+  png_image form{};
+  form.version = PNG_IMAGE_VERSION;
+  form.height = static_cast<png_uint_32>(image.shape()[0]);
+  form.width = static_cast<png_uint_32>(image.shape()[1]);
+  form.format = PNG_FORMAT_RGB;
+  std::string bytes;
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(form);
+  bytes.resize(size);
+  if (png_image_write_to_memory(&form, bytes.data(), &size, 0, image.data<const std::uint8_t>(), 0, nullptr) == 0)
+    fail("libpng: {}", static_cast<const char*>(form.message));
+  bytes.resize(size);
+  return bytes;
+}
+
 void write_png(const std::filesystem::path& path, const Tensor& image) {
+  expect_colors(image);
   const Shape& shape = image.shape();
-  expect(image.dtype() == DType::u8 && shape.rank() == 3 && shape[2] == 3, "expected an image u8 [H, W, 3], got {} {}",
-         name_of(image.dtype()), shape);
   write(path, {shape[0], shape[1], shape[1] * 3, 8, PNG_COLOR_TYPE_RGB}, {}, image.data<std::uint8_t>());
 }
 

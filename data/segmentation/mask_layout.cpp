@@ -198,7 +198,8 @@ void check_partners(const Found& found, const fs::path& path) {
     reject("{}: two images have one name: {} and {}; remove one", path.native(), tree.path(found.alike->first),
            tree.path(found.alike->second));
   if (!found.widowed.empty())
-    reject("{}: {} masks have no image of the same name: {}", path.native(), found.widowed.size(),
+    reject("{}: {} no image of the same name: {}", path.native(),
+           found.widowed.size() == 1 ? "1 mask has" : fmt::format("{} masks have", found.widowed.size()),
            some_files(tree, found.widowed));
   if (found.pairs.empty())
     reject("{}: expected images and masks of the same names, as images/a.jpg and masks/a.png, got {}", path.native(),

@@ -125,8 +125,9 @@ MaskReader::MaskReader(std::span<const std::uint8_t> bytes, const MaskColors& co
                   format == "JPEG" || format == "WebP" ? ", since the format changes values" : "");
   if (colors.empty() && !reader_->give_values())
     reject_sample(
-        "the mask holds colours (RGB), expected a number for each pixel (grey or palette); data.colors says which "
-        "colours stand for which classes");
+        "the mask holds colours (RGB), expected a number for each pixel (grey or palette), or data.colors with the "
+        "colour of each class in their order, as data.colors='[[0, 0, 0], [255, 0, 0]]', or a CSV file with lines of "
+        "name, r, g, b");
 }
 
 void MaskReader::read(const std::function<void(const std::uint16_t* row)>& consumer) {

@@ -89,7 +89,8 @@ Cifar::Cifar(const CifarFormat& format, const DatasetOptions& options)
         "{}: the files hold {} images, but {} has {}: they are truncated or not the published ones; fetch them again, "
         "or say with data.{} how many to use",
         options.path.native(), held, format.title, size(), key);
-  if (size() > held) reject("data.{}: {} images were asked for, the files hold {}", key, size(), held);
+  if (size() > held)
+    reject("data.{0}: {1} images were asked for, the files hold {2}: data.{0}=0 takes all", key, size(), held);
 }
 
 std::int64_t Cifar::label_of(const RecordFile& file, std::int64_t record, const std::uint8_t* bytes) const {

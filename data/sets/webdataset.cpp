@@ -258,8 +258,8 @@ DatasetInfo describe_shards(const DatasetOptions& options) {
   const bool training = options.split == Split::train;
   const auto held = std::ssize(training ? shards->train.files : shards->validation.files);
   if (options.size() > held)
-    reject("data.{}: {} images were asked for, the shards hold {}", training ? "train_size" : "val_size",
-           options.size(), held);
+    reject("data.{0}: {1} images were asked for, the shards hold {2}: data.{0}=0 takes all",
+           training ? "train_size" : "val_size", options.size(), held);
   return {.name = "webdataset",
           .size = options.size() > 0 ? options.size() : held,
           .fields = encoded_image_fields(class_field(std::ssize(shards->classes))),

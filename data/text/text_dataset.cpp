@@ -182,7 +182,7 @@ SampleFields pair_fields(SampleFields fields) {
 
 std::int64_t samples_to_use(const DatasetOptions& options, std::int64_t held) {
   if (options.size() > held)
-    reject("data.{}: {} samples were asked for, the files hold {}",
+    reject("data.{0}: {1} samples were asked for, the files hold {2}: data.{0}=0 takes all",
            options.split == Split::train ? "train_size" : "val_size", options.size(), held);
   return options.size() > 0 ? options.size() : held;
 }

@@ -94,7 +94,8 @@ const RegisterTransformersType segformer(
                   .read = read_segformer,
                   .write = write_segformer,
                   .problem = "semantic_segmentation",
-                  .settings = {{"semantic_loss_ignore_index", &ModelFolder::data, "ignore", ignored}}});
+                  .settings = {{"semantic_loss_ignore_index", &ModelFolder::data, "ignore", ignored}},
+                  .image_processor = "SegformerImageProcessor"});
 
 /// The `model_type` of a backbone's family; empty: transformers has none of it.
 std::string backbone_type_of(const std::string& family) {
@@ -192,7 +193,8 @@ const RegisterTransformersType upernet("upernet",
                                         .problem = "semantic_segmentation",
                                         .settings = {{"auxiliary_loss_weight", &ModelFolder::task, "aux_weight", 0.4},
                                                      {"loss_ignore_index", &ModelFolder::data, "ignore", ignored}},
-                                        .names_of = upernet_names});
+                                        .names_of = upernet_names,
+                                        .image_processor = "SegformerImageProcessor"});
 
 }  // namespace
 }  // namespace lacuna

@@ -62,9 +62,12 @@ void read_labels(const ConfigReader& config, ModelFolder& folder) {
   if (!named) folder.labels.clear();
 }
 
-/// A `size` or `crop_size`: the shorter side, or both alike; 0: not said.
+/// A `size` or `crop_size`: the shorter side, or both; 0: not said.
 struct ProcessorSize {
-  std::int64_t shorter = 0, both = 0;
+  std::int64_t shorter = 0;
+  ImageSize both{0, 0};
+  bool is_square() const { return both.height == both.width; }
+  ImageSize least() const { return shorter > 0 ? ImageSize(shorter) : both; }
 };
 
 /// Whether the processor's class takes a size that is a number as both sides; otherwise it is the shorter one.
@@ -85,17 +88,17 @@ bool number_is_both_sides(const ConfigReader& config, const std::string& model_t
 ProcessorSize size_in(const ConfigReader& config, const char* key, bool number_is_both) {
   if (!config.says(key)) return {};
   const ordered_json& size = config.json().at(key);
-  if (size.is_number_integer() && number_is_both) return {.both = size.get<std::int64_t>()};
+  if (size.is_number_integer() && number_is_both) return {.both = ImageSize(size.get<std::int64_t>())};
   if (size.is_number_integer()) return {.shorter = size.get<std::int64_t>()};
-  if (size.is_array()) return {.both = config.side(key, 0)};
+  if (size.is_array()) return {.both = ImageSize(config.side(key, 0))};
   if (!size.is_object()) config.refuse(key, "a size");
   const ConfigReader sides(size, config.file());
   const std::int64_t height = sides.integer("height", 0), width = sides.integer("width", 0),
                      shorter = sides.integer("shortest_edge", 0);
   const bool known = size.size() == (shorter > 0 ? 1 : 2);
-  if (height != width || !known || height + shorter <= 0)
-    config.refuse(key, "`height` and `width` alike, or `shortest_edge`");
-  return {.shorter = shorter, .both = height};
+  if ((height > 0) != (width > 0) || !known || height + shorter <= 0)
+    config.refuse(key, "`height` and `width`, or `shortest_edge`");
+  return {.shorter = shorter, .both = {height, width}};
 }
 
 /// Refuses another scale of pixels than that from 0 to 1, which the models here take.
@@ -105,10 +108,10 @@ void check_scale(const ConfigReader& config) {
   if (std::abs(config.real("rescale_factor", usual) / usual - 1) > rounding) config.refuse("rescale_factor", "1/255");
 }
 
-/// preprocessor_config.json. Returns the side of the images; 0: not said.
-std::int64_t read_preparation(const fs::path& file, const std::string& model_type, ModelFolder& folder) {
+/// preprocessor_config.json. Returns the size of the images; 0: not said.
+ImageSize read_preparation(const fs::path& file, const std::string& model_type, ModelFolder& folder) {
   const std::optional<ordered_json> json = read_json_object(file);
-  if (!json) return 0;
+  if (!json) return {0, 0};
   const ConfigReader config(*json, file);
   ImagePreparation& images = folder.images;
   check_scale(config);
@@ -134,22 +137,24 @@ std::int64_t read_preparation(const fs::path& file, const std::string& model_typ
   const bool is_number = config.says("size") && config.json().at("size").is_number();
   const ProcessorSize size = size_in(config, "size", is_number && number_is_both_sides(config, model_type));
   const ProcessorSize cropped = size_in(config, "crop_size", true);
-  const std::int64_t crop = config.flag("do_center_crop", false) ? cropped.both + cropped.shorter : 0;
+  const std::int64_t crop = config.flag("do_center_crop", false) ? cropped.least().height : 0;
+  for (const auto& [key, one] : {std::pair("size", &size), {"crop_size", &cropped}})
+    if (crop > 0 && !one->is_square()) config.refuse(key, "`height` and `width` alike");
   constexpr std::int64_t never_cropped = 384;  // ConvNeXt's processor squashes from here on
   if (size.shorter > 0 && config.says("crop_pct")) {
     images.crop_mode = size.shorter < never_cropped ? "center" : "squash";
     images.crop_pct = size.shorter < never_cropped ? config.real("crop_pct", 1) : 1;
     return size.shorter;
   }
-  const std::int64_t side = size.shorter + size.both;
+  const std::int64_t side = size.least().height;
   if (crop > 0 && side > 0) {
     images.crop_mode = size.shorter > 0 ? "center" : "squash";
     images.crop_pct = static_cast<double>(crop) / static_cast<double>(side);
     return crop;
   }
-  images.crop_mode = size.shorter > 0 ? "center" : size.both > 0 ? "squash" : "";
+  images.crop_mode = size.shorter > 0 ? "center" : side > 0 ? "squash" : "";
   images.crop_pct = side > 0 ? 1 : 0;
-  return side;
+  return size.least();
 }
 
 /// Whether a key says a value of masks, which is a whole number, or -100: none.
@@ -182,11 +187,19 @@ void write_settings(const ModelFolder& folder, const std::vector<SettingKey>& ke
   }
 }
 
-ordered_json preprocessor_of(const ImageModel& model, const ImagePreparation& images) {
+/// preprocessor_config.json of type `processor`; empty: of the one that crops as `images` says.
+ordered_json preprocessor_of(const ImageModel& model, const ImagePreparation& images, std::string_view processor,
+                             std::vector<std::string>& notes) {
   const auto [height, width] = model.image_size();
   const ordered_json size{{"height", height}, {"width", width}};
-  const bool cropped = images.crop_mode == "center" && images.crop_pct > 0;
-  ordered_json json{{"image_processor_type", cropped ? "BitImageProcessor" : "ViTImageProcessor"}, {"do_resize", true}};
+  const bool cropped = processor.empty() && images.crop_mode == "center" && images.crop_pct > 0;
+  if (processor.empty()) processor = cropped ? "BitImageProcessor" : "ViTImageProcessor";
+  if (!cropped && !images.crop_mode.empty() && images.crop_mode != "squash")
+    notes.push_back(
+        fmt::format("transformers' {} squashes images to {}x{} pixels, where data.crop_mode {} shows them otherwise: "
+                    "predictions differ on images of another shape; with data.crop_mode=squash they are equal",
+                    processor, height, width, images.crop_mode));
+  ordered_json json{{"image_processor_type", processor}, {"do_resize", true}};
   if (cropped) {
     const auto side = static_cast<double>(std::min(height, width));
     json["size"] = {{"shortest_edge", static_cast<std::int64_t>(std::floor(side / images.crop_pct))}};
@@ -219,6 +232,7 @@ Written written(const ModelDescription& model) {
     last.refusal = type.write(model.options, last.config);
     last.architecture = type.class_of ? type.class_of(model.options) : std::string(type.architecture);
     if (last.refusal.empty()) return last;
+    last.refusal = fmt::format("transformers has no such {}: {}", model.family, last.refusal);
   }
   return last;
 }
@@ -289,9 +303,14 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   folder.hyper_parameters = type.read(config);
   const bool has_classes = describe_model(folder.model, folder.hyper_parameters).options.find("num_classes") != nullptr;
   if (has_classes) read_labels(config, folder);
-  const std::int64_t side = read_preparation(file.parent_path() / "preprocessor_config.json", model_type, folder);
+  const fs::path preparation = file.parent_path() / "preprocessor_config.json";
+  const ImageSize size = read_preparation(preparation, model_type, folder);
   read_settings(config, type.settings, folder);
-  if (side > 0 && !config.says("image_size")) folder.hyper_parameters.push_back({"image_size", side});
+  if (config.says("image_size") && size.height != size.width)
+    reject("{}: `size`: expected `height` and `width` alike, as `image_size` of {} is one side", preparation.string(),
+           file.filename().string());
+  if (size.height > 0 && !config.says("image_size"))
+    folder.hyper_parameters.push_back({"image_size", codec_of<ImageSize>().write(&size)});
   folder.problem = config.text("problem_type", std::string(type.problem));
   folder.columns = config.texts(columns_key);
   if (!type.problem.empty()) {
@@ -320,7 +339,7 @@ std::string transformers_refusal(const ModelFolder& description) {
 TransformersFiles transformers_files(const Model& model, const ModelFolder& description) {
   const ModelDescription described = describe_model(description.model, description.hyper_parameters);
   Written type = written(described);
-  if (!type.refusal.empty()) reject("transformers has no such model: {}", type.refusal);
+  if (!type.refusal.empty()) reject("{}", type.refusal);
   const TransformersType& kind = transformers_types().get(type.model_type);
   ordered_json config{{"architectures", ordered_json::array({type.architecture})}, {"model_type", type.model_type}};
   if (type.architecture.find("Classification") != std::string::npos ||
@@ -341,7 +360,7 @@ TransformersFiles transformers_files(const Model& model, const ModelFolder& desc
   const auto add = [&](const char* name, const ordered_json& json) { files.texts[name] = json.dump(2) + "\n"; };
   add("config.json", config);
   if (const auto* const images = dynamic_cast<const ImageModel*>(&model))
-    add("preprocessor_config.json", preprocessor_of(*images, description.images));
+    add("preprocessor_config.json", preprocessor_of(*images, description.images, kind.image_processor, files.notes));
   const auto& values = described.hyper_parameters;
   if (find_value(values, "pooling") == nullptr) return files;
   write_longest(values, files.texts);

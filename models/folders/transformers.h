@@ -36,6 +36,8 @@ struct TransformersType {
   /// Layers that PEFT gives LoRA where none are named (its TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING), under
   /// our names; empty: it has none for the type.
   std::vector<std::string> adapter_targets{};
+  /// The class that prepares images and squashes them; empty: ViTImageProcessor, or BitImageProcessor, which crops.
+  std::string_view image_processor{};
 };
 Registry<TransformersType>& transformers_types();
 struct RegisterTransformersType {
@@ -61,6 +63,7 @@ ModelFolder read_transformers_config(const nlohmann::ordered_json& json, const s
 struct TransformersFiles {
   std::map<std::string, std::string> texts;  // beside the weights, by name
   const TensorNames* names;
+  std::vector<std::string> notes{};  // for the user
 };
 /// Refuses a model that transformers does not have.
 TransformersFiles transformers_files(const Model& model, const ModelFolder& description);

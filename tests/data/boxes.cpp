@@ -83,6 +83,22 @@ TEST_CASE("boxes: COCO's categories by name, images by id, crowds in evaluations
   CHECK(val.of(0, "box_uncounted") == Values{static_cast<double>(Uncounted::crowd)});
 }
 
+TEST_CASE("boxes: a split's annotations stand beside its folder, too, and boxes beyond images are counted") {
+  const TemporaryFolder folder;
+  write_coco(folder.path());
+  fs::rename(folder / "annotations/instances_train2017.json", folder / "train.json");
+  fs::rename(folder / "annotations/instances_val2017.json", folder / "val.json");
+  fs::rename(folder / "train2017", folder / "train");
+  fs::rename(folder / "val2017", folder / "val");
+  CHECK(recognize_dataset(folder.path()).name == "box_folder");
+  Opened train(folder.path(), Split::train);
+  CHECK(train.set->size() == 2);
+  CHECK(Opened(folder.path(), Split::validation).set->size() == 1);
+  CHECK(train.set->info().description.find("1 beyond") != std::string::npos);
+  write(folder / "train.json", "{}");  // of something else
+  CHECK_THROWS_AS(Opened(folder.path(), Split::train, {}, "box_folder"), Error);
+}
+
 TEST_CASE("boxes: damaged annotations of COCO are refused, and named") {
   const TemporaryFolder folder;
   const fs::path file = folder / "annotations/instances_train2017.json";

@@ -104,7 +104,8 @@ def transformers_models():
     labels = {"id2label": {i: f"class {i}" for i in range(CLASSES)}}
     vit = dict(image_size=32, patch_size=8, hidden_size=24, num_hidden_layers=2, num_attention_heads=3,
                intermediate_size=56, **labels)
-    swin = dict(image_size=32, patch_size=4, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4, **labels)
+    # maps of 7 and 4 pixels, which no window divides
+    swin = dict(image_size=28, patch_size=4, embed_dim=8, depths=[2, 2], num_heads=[2, 4], window_size=3, **labels)
     resnet = dict(embedding_size=8, hidden_sizes=[16, 32], depths=[1, 2], **labels)
     return {  # name: model, hyper-parameters to load it with, side of the images
         "hf-vit": (lambda: hf.ViTForImageClassification(hf.ViTConfig(**vit)), {}, 32),
@@ -112,8 +113,8 @@ def transformers_models():
         "hf-vit-smaller": (lambda: hf.ViTForImageClassification(hf.ViTConfig(**vit)), {"image_size": 24}, 24),
         "hf-vit-sharded": (lambda: hf.ViTForImageClassification(hf.ViTConfig(**vit)), {}, 32),
         "hf-deit": (lambda: hf.DeiTForImageClassificationWithTeacher(hf.DeiTConfig(**vit)), {}, 32),
-        "hf-swin": (lambda: hf.SwinForImageClassification(hf.SwinConfig(**swin)), {}, 32),
-        "hf-swinv2": (lambda: hf.Swinv2ForImageClassification(hf.Swinv2Config(**swin)), {}, 32),
+        "hf-swin": (lambda: hf.SwinForImageClassification(hf.SwinConfig(**swin)), {}, 28),
+        "hf-swinv2": (lambda: hf.Swinv2ForImageClassification(hf.Swinv2Config(**swin)), {}, 28),
         "hf-resnet": (lambda: hf.ResNetForImageClassification(hf.ResNetConfig(**resnet)), {"image_size": 32}, 32),
         "hf-resnet-basic": (lambda: hf.ResNetForImageClassification(hf.ResNetConfig(layer_type="basic", **resnet)),
                             {"image_size": 32}, 32),

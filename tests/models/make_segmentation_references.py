@@ -45,8 +45,9 @@ CASES = {  # (model, optimizer or None, trained patterns or None)
     "upernet-swin-f64": (dict(family="upernet", backbone=SWIN, num_classes=2, image_size=[64, 64], hidden_size=4, aux_channels=4,
                               loss=dict(aux_weight=0.4)), None, None),
     # maps that are no multiples of the window, and smaller than it
-    "upernet-swin-padded-f64": (dict(family="upernet", backbone=dict(SWIN, window_size=3, depths=[2, 2, 1, 2]), num_classes=2,
-                                     image_size=[64, 64], hidden_size=4, aux_channels=4, loss=dict(aux_weight=0.4)), None, None),
+    "upernet-swin-padded-f64": (dict(family="upernet", backbone=dict(SWIN, image_size=26, patch_size=2, embed_dim=3,
+                                                                     window_size=3, depths=[2, 2, 1, 1], mlp_ratio=0.5),
+                                     num_classes=2, image_size=[26, 10], hidden_size=2, aux_channels=2, batch=3, loss=dict(aux_weight=0.4)), None, None),
     "upernet-convnext-only-heads": (dict(family="upernet", backbone=CONVNEXT, num_classes=4, image_size=[64, 40], hidden_size=6,
                                          aux_channels=5, loss=dict(aux_weight=0.4), batch=4), SGD,
                                     ["decode_head*", "auxiliary_head*"]),

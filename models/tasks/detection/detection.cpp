@@ -100,7 +100,8 @@ const RegisterTask detection("detection", {.options = NoOptions{},
                                            .make = [](const Options&, const Model& model) -> std::unique_ptr<Task> {
                                              return std::make_unique<Detection>(model);
                                            },
-                                           .problem = "object_detection"});
+                                           .problem = "object_detection",
+                                           .crop_mode = "border"});  // a crop would cut objects off
 
 }  // namespace
 }  // namespace lacuna

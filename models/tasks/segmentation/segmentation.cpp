@@ -162,7 +162,8 @@ const RegisterTask segmentation("segmentation",
                                  .make = [](const Options& options, const Model& model) -> std::unique_ptr<Task> {
                                    return std::make_unique<Segmentation>(options.as<SegmentationOptions>(), model);
                                  },
-                                 .problem = "semantic_segmentation"});
+                                 .problem = "semantic_segmentation",
+                                 .crop_mode = "squash"});  // the whole image, as transformers' processors show it
 
 }  // namespace
 }  // namespace lacuna

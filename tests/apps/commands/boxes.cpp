@@ -3,6 +3,7 @@
 #include "models/io/weights.h"
 #include "models/registry.h"
 #include "tests/apps/commands/command_run.h"
+#include "tests/apps/refusals.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -75,7 +76,7 @@ TEST_CASE("boxes: a path alone is trained on, evaluated by class, shown on the p
   run(folder, {"explain", "-c", "c.yaml"});
 
   const nlohmann::json found =
-      run(folder, {"predict", "r", "p/val/c.pgm", "--json", "--score", "0", "--out", "found", "--overlay"}).json();
+      run(folder, {"predict", "r", "p/val/c.pgm", "--json", "--score", "0", "--out", "found"}).json();
   REQUIRE(found.at("boxes").size() == found.at("scores").size());
   REQUIRE(found.at("boxes").size() == found.at("labels").size());
   for (const nlohmann::json& box : found.at("boxes")) {
@@ -87,8 +88,15 @@ TEST_CASE("boxes: a path alone is trained on, evaluated by class, shown on the p
   const std::string overlay = read_file(folder / found.at("overlay").get<std::string>());
   const std::vector<std::uint8_t> bytes(overlay.begin(), overlay.end());
   CHECK(lacuna::decode_image(bytes).shape() == lacuna::Shape{20, 40, 3});
-  CHECK(run_command(folder, {"predict", "r", "p/val/c.pgm", "--overlay"}).code == 2);
-  CHECK(run_command(folder, {"predict", "r", "p/val/c.pgm", "--windows"}).code == 2);
+  check_refusals(folder, {"predict", "r", "p/val/c.pgm", "--out", "others"},
+                 {{"--overlay", "--overlay"},
+                  {"--add-one", "--add-one"},
+                  {"--windows", "--windows"},
+                  {"--whole", "--whole"},
+                  {"--top=3", "--top"},
+                  {"--pairs", "--pairs"},
+                  {"--max-length=3", "--max-length"}});
+  CHECK(!std::filesystem::exists(folder / "others"));
 }
 
 TEST_CASE("boxes: a classifier's weights start the backbone, and LoRA and frozen backbones train the rest") {

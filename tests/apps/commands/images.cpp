@@ -237,8 +237,13 @@ TEST_CASE("pictures: all on the command line, without a file; more outputs than 
   std::vector<std::string> words{
       "train", "model={name: vit, image_size: 8, patch_size: 4, embed_dim: 8, depth: 1, num_heads: 2}",
       "data.path=pictures", "train={epochs: 1, batch_size: 8, threads: 1}"};
-  run(folder, words);
+  CHECK(run(folder, words).out.find("data.image_size") == std::string::npos);
   CHECK(fs::is_regular_file(folder / "runs/vit/config.yaml"));
+  std::vector<std::string> far_larger = words;
+  far_larger.insert(far_larger.end(), {"model.image_size=64", "schedule.warmup_epochs=1", "output=large"});
+  const std::string told = run(folder, far_larger).out;
+  lacuna::test::check_says(told, "data.image_size=32");
+  lacuna::test::check_says(told, "schedule.warmup_epochs");
   words.emplace_back("model.num_classes=7");
   const CommandResult more = run_command(folder, words);
   CHECK(more.code == 2);

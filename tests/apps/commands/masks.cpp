@@ -2,6 +2,7 @@
 #include "data/images/image_reader.h"
 #include "data/segmentation/mask_values.h"
 #include "tests/apps/commands/command_run.h"
+#include "tests/apps/refusals.h"
 
 #include <doctest/doctest.h>
 
@@ -69,8 +70,12 @@ TEST_CASE(
   const nlohmann::json worst = read_json(folder / "r/classes.json").at("segmentation").at("worst").at(0);
   check_says(worst.at("sample").get<std::string>(), "3.png");
   for (const char* picture : {"image", "mask", "prediction"}) CHECK(!worst.at(picture).get<std::string>().empty());
+  constexpr std::uintmax_t most = 1 << 20;
+  CHECK(fs::file_size(folder / "r/classes.json") < most);
   run(folder, {"report", "r"});
   run(folder, {"report", "--data", "c.yaml"});
+  check_refused(folder, {"train", "model=resnet20", "data=p", "data.labels=a, b, c, d, e", "output=other"},
+                {"resnet20", "classification", "masks", "segformer"});
   CHECK(run_command(folder, {"eval", "r", "--whole", "--windows"}).code == 2);
 
   const std::string given = read_file(folder / "p/masks/val/3.png");
@@ -106,6 +111,7 @@ TEST_CASE(
     CHECK(lacuna::decode_image(colors).shape() == lacuna::Shape{5, 7, 3});
   }
   CHECK(run_command(folder, {"predict", "r", "p/images/val/3.png", "--overlay"}).code == 2);
+  check_refusals(folder, {"predict", "r", "p/images/val/3.png"}, {{"--score=0.3", "--score"}, {"--pairs", "--pairs"}});
   const std::string before = read_file(folder / "p/images/val/3.png");
   CHECK(run_command(folder, {"predict", "r", "p/images/val/3.png", "--out", "p/images/val"}).code != 0);
   CHECK(run_command(folder, {"predict", "r", "p/images", "--out", "p/images/val"}).code != 0);
@@ -233,4 +239,24 @@ TEST_CASE("masks: settings of the loss in a folder of transformers hold, and wha
   const auto [told, drawn] = settings({"data.name=shape_masks", "data.train_size=4", "data.val_size=2"}, "drawn");
   check_says(drawn, "aux_weight: 0.25");
   check_says(told, "data.ignore");
+}
+
+TEST_CASE("masks: transformers' processor shows an exported segmenter what an evaluation here shows") {
+  const TemporaryFolder folder(
+      "model: {name: segformer, image_size: [32, 64], embed_dims: [4, 4, 8, 8], depths: [1, 1, 1, 1],\n"
+      "        num_heads: [1, 1, 1, 1], decoder_hidden_size: 6}\n"
+      "data: {train_size: 4, val_size: 2}\n"
+      "train: {epochs: 1, batch_size: 2, threads: 1}\n"
+      "output: {dir: r}\n");
+  run(folder, {"train", "-c", "c.yaml"});
+  const CommandResult exported = run(folder, {"export", "r", "hf"});
+  CHECK(exported.error.empty());
+  const nlohmann::json processor = read_json(folder / "hf/preprocessor_config.json");
+  CHECK(processor.at("image_processor_type") == "SegformerImageProcessor");
+  CHECK(processor.at("size") == nlohmann::json{{"height", 32}, {"width", 64}});
+  CHECK(!processor.contains("do_center_crop"));
+  put(folder, "image.png", {"image.png"});
+  CHECK(run(folder, {"predict", "hf", "image.png"}).out == run(folder, {"predict", "r", "image.png"}).out);
+  run(folder, {"train", "-c", "c.yaml", "data.crop_mode=border", "output.dir=b"});
+  check_says(run(folder, {"export", "b", "padded"}).error, "crop_mode");  // of another form
 }

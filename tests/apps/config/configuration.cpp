@@ -424,6 +424,11 @@ TEST_CASE("configuration: images are as the model's preset wants them, unless th
   CHECK(said.deviation == std::vector<double>{1, 1, 1});
   CHECK(said.interpolation == Interpolation::bilinear);
   CHECK(said.crop_pct == 1);
+  // Masks and boxes are evaluated on the whole image.
+  CHECK(of("model: {name: segformer_b0}\n").data.images.crop_mode == "squash");
+  CHECK(of("model: {name: segformer_b0}\ndata: {crop_mode: border}\n").data.images.crop_mode == "border");
+  CHECK(of("model: {name: retinanet_resnet50_fpn}\n").data.images.crop_mode == "border");
+  CHECK(of("model: {name: resnet50}\n").data.images.crop_mode == "center");
   // A family has its data set's.
   CHECK(read("").data.images.mean.empty());
   CHECK(resolve(read("")).data.images.mean.size() == 3);

@@ -12,7 +12,7 @@ TEST_CASE("report: confusion matrix, pictures of the worst samples and other fig
   CHECK(kept.at("classes").at("confusion") == figures.at("confusion"));
   CHECK(kept.at("samples") == 10);
   for (const nlohmann::json& worst : kept.at("classes").at("worst"))
-    CHECK(worst.at("image").get<std::string>().starts_with("data:image/bmp;base64,Qk"));
+    CHECK(worst.at("image").get<std::string>().starts_with("data:image/png;base64,"));
   nlohmann::json with_others = kept;
   with_others["tenths"] = {{"mean", 0.5}, {"rows", {{{"from", 0.1}, {"samples", 3}}, {{"from", 0.2}, {"samples", 7}}}}};
   write_file(folder / "r/classes.json", with_others.dump());

@@ -130,8 +130,8 @@ TEST_CASE("cuda: rows computed again from codes have the bits of those from deco
         std::vector<Operand> codes, values;
         for (const int i : coded_inputs(sample)) {
           const Tensor& x = result.inputs[static_cast<std::size_t>(i)];
-          codes.emplace_back(QuantizedForm{quant::quantize(x, config, 42 + static_cast<std::uint64_t>(i))}, x.shape(), dtype, Device::cuda, Label(),
-                             Label());
+          codes.emplace_back(QuantizedForm{quant::quantize(x, config, 42 + static_cast<std::uint64_t>(i))}, x.shape(),
+                             dtype, Device::cuda, Label(), Label());
           values.emplace_back(codes.back().whole());
         }
         const Operand coded = output_from(sample, result, codes), decoded = output_from(sample, result, values);

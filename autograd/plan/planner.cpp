@@ -242,6 +242,7 @@ class Planner {
       for (const TensorWay& way : division.ways.emplace_back(ways_of(tensor))) costs.push_back({way.bytes, way.cost});
     }
     std::optional<MemoryPlan> best;
+    MemoryPlan plan;  // of `before`
     std::vector<std::size_t> before;
     std::int64_t target = o_.budget, low = 0, high = std::numeric_limits<std::int64_t>::max();  // fits, does not
     std::int64_t step = 1;
@@ -249,13 +250,12 @@ class Planner {
     constexpr double enough = 0.98;
     for (int round = 0; round < rounds && target > low && target < high; ++round) {
       divide(division, target);
-      const bool is_same = division.chosen == std::exchange(before, division.chosen);
-      MemoryPlan plan = is_same ? *best : confirmed(division, regions);
+      if (round == 0 || division.chosen != before) plan = confirmed(division, regions);
+      before = division.chosen;
       const std::int64_t left = o_.budget - plan.bytes;
       if (!best || (left >= 0 ? best->bytes > o_.budget || plan.bytes > best->bytes : plan.bytes < best->bytes))
-        best = std::move(plan);
-      if (left >= 0 &&
-          (o_.of_saved || is_same || static_cast<double>(left) <= (1 - enough) * static_cast<double>(o_.budget)))
+        best = plan;
+      if (left >= 0 && (o_.of_saved || static_cast<double>(left) <= (1 - enough) * static_cast<double>(o_.budget)))
         break;
       (left >= 0 ? low : high) = target;
       target += left * step;

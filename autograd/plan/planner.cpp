@@ -234,7 +234,7 @@ class Planner {
   }
 
   /// The plan for these regions with the most bytes that a step on `meta` confirms to fit; if none fits, the one with
-  /// the fewest. The target of the predicted bytes is bisected.
+  /// the fewest. The target of the predicted bytes is bisected; what that leaves goes to single tensors.
   MemoryPlan fitted(const StepGraph& graph, const std::vector<std::string>& regions) const {
     Division division{.graph = graph};
     for (const GraphTensor& tensor : graph.tensors) {
@@ -243,26 +243,59 @@ class Planner {
     }
     std::optional<MemoryPlan> best;
     MemoryPlan plan;  // of `before`
-    std::vector<std::size_t> before;
+    std::vector<std::size_t> before, of_best;
     std::int64_t target = o_.budget, low = 0, high = std::numeric_limits<std::int64_t>::max();  // fits, does not
     std::int64_t step = 1;
     constexpr int rounds = 12;
     constexpr double enough = 0.98;
+    const auto is_enough = [&](std::int64_t bytes) {
+      return bytes <= o_.budget &&
+             (o_.of_saved || static_cast<double>(bytes) >= enough * static_cast<double>(o_.budget));
+    };
     for (int round = 0; round < rounds && target > low && target < high; ++round) {
       divide(division, target);
       if (round == 0 || division.chosen != before) plan = confirmed(division, regions);
       before = division.chosen;
       const std::int64_t left = o_.budget - plan.bytes;
-      if (!best || (left >= 0 ? best->bytes > o_.budget || plan.bytes > best->bytes : plan.bytes < best->bytes))
+      if (!best || (left >= 0 ? best->bytes > o_.budget || plan.bytes > best->bytes : plan.bytes < best->bytes)) {
         best = plan;
-      if (left >= 0 && (o_.of_saved || static_cast<double>(left) <= (1 - enough) * static_cast<double>(o_.budget)))
-        break;
+        of_best = division.chosen;
+      }
+      if (is_enough(plan.bytes)) break;
       (left >= 0 ? low : high) = target;
       target += left * step;
       step = left >= 0 ? 1 : 2 * step;  // the peak may be at a place that the plan does not affect
       if (target >= high || (target <= low && low > 0)) target = low + (high - low) / 2;
     }
+    if (best->bytes > o_.budget || is_enough(best->bytes)) return *best;
+    division.chosen = of_best;
+    for (const std::size_t tensor : by_gain(division)) {
+      std::size_t& way = division.chosen[tensor];
+      const std::size_t lower = std::exchange(way, division.costs[tensor].size() - 1);
+      if (plan = confirmed(division, regions); plan.bytes > o_.budget) {
+        way = lower;
+        continue;
+      }
+      best = plan;
+      if (is_enough(best->bytes)) break;
+    }
     return *best;
+  }
+
+  /// The tensors that cost less in their largest way, the most cost saved per byte first; a few of them.
+  static std::vector<std::size_t> by_gain(const Division& division) {
+    std::vector<std::pair<double, std::size_t>> gains;
+    for (std::size_t i = 0; i < division.costs.size(); ++i) {
+      const HoldCost &now = division.costs[i][division.chosen[i]], &most = division.costs[i].back();
+      if (most.cost < now.cost && most.bytes > now.bytes)
+        gains.emplace_back((most.cost - now.cost) / static_cast<double>(most.bytes - now.bytes), i);
+    }
+    std::ranges::sort(gains);
+    constexpr std::size_t few = 8;
+    gains.resize(std::min(few, gains.size()));
+    std::vector<std::size_t> tensors;
+    for (const auto& [gain, tensor] : gains) tensors.push_back(tensor);
+    return tensors;
   }
 
   /// The fraction of the disk's time for which a step waits if all eligible tensors are offloaded. The disk works

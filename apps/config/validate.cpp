@@ -188,12 +188,12 @@ void check_classes(const Experiment& c, const Task& task) {
 std::string_view taught_by(const SampleFields& fields) {
   if (find_field(fields, FieldKind::boxes) != nullptr) return "boxes";
   if (find_field(fields, FieldKind::mask) != nullptr) return "masks";
-  return "labels";
+  return "classes or values";
 }
 
 /// Samples, or a model's inputs, in words.
 std::string samples_in_words(const SampleFields& fields) {
-  if (find_images(fields) != nullptr) return "images";
+  if (find_images(fields) != nullptr) return "pictures";
   if (find_field(fields, FieldKind::tokens) != nullptr) return "texts";
   if (find_field(fields, FieldKind::edges) != nullptr) return "graphs";
   return to_string(fields);

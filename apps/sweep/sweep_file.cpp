@@ -15,6 +15,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <system_error>
 #include <utility>
 
 namespace lacuna::apps {
@@ -172,8 +173,9 @@ class SweepReader {
     if (files.empty() || !std::ranges::all_of(files, [](const Tree& item) { return item.kind == Tree::Kind::scalar; }))
       return problems_.add_expected(node, "config",
                                     "a file, or a list of files of which each is laid over those before it");
+    std::error_code ignored;  // as of a name that is too long
     for (const Tree& item : files)
-      if (const fs::path file = path_.parent_path() / item.text; !fs::is_regular_file(file))
+      if (const fs::path file = path_.parent_path() / item.text; !fs::is_regular_file(file, ignored))
         problems_.add(item.where, fmt::format("config: there is no file {}", file.string()));
   }
 

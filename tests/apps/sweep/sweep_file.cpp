@@ -276,6 +276,7 @@ TEST_CASE("sweep: a wrong file is refused with all that is wrong in it") {
                         {all, "\"memory.policy\"", "`grid` already|line 6"},
                         {all, "output", "\"dri\"|\"dir\""},
                         {"command: plan", "\"config\""},
+                        {"command: plan\nconfig: " + std::string(300, 'c'), "s.yaml:2:9", "config|ccc"},
                         {"command: train\nconfig: c.yaml\noverrides: {output.dir: x}", "output.dir", "run folder"},
                         {plan + "overrides: {output: {dir: x}}", "output.dir", "run folder"},
                         {plan + "grid: {train.batch_size: [4, 4]}", "train.batch_size", "twice"},

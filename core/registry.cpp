@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace lacuna {
@@ -74,11 +75,12 @@ std::string as_written_here(std::string_view name) {
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
   if (std::string same = as_written_here(name); std::ranges::find(known, same) != known.end()) return same;
   std::string best;
-  // Distance and length: the shortest of the nearest.
-  std::pair<std::size_t, std::size_t> least{std::max<std::size_t>(2, name.size() / 3) + 1, 0};
+  // Distance, whether the name is not its beginning, and length.
+  std::tuple<std::size_t, bool, std::size_t> least{std::max<std::size_t>(2, name.size() / 3) + 1, false, 0};
   const std::string wanted = lower_case(std::string(name));
   for (const std::string& candidate : known) {
-    if (const std::pair at{distance_to(wanted, lower_case(candidate)), candidate.size()}; at < least) {
+    const std::string here = lower_case(candidate);
+    if (const std::tuple at{distance_to(wanted, here), !here.starts_with(wanted), here.size()}; at < least) {
       least = at;
       best = candidate;
     }

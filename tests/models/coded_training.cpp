@@ -146,8 +146,8 @@ TEST_CASE("coded training: what backward needs besides what is saved does not gr
     const std::string& name = entry.first;
     if (name == "fixed, rules, recompute") continue;  // one block is recomputed, and the others are not
     // If nothing is quantized, every fourth block output of a ResNet is kept and those in between are rematerialized
-    // from it, so depths that differ by a multiple of four end at the same place of such a chain. From codes the
-    // longest chains need eight blocks.
+    // from it, so depths that differ by a multiple of four end at the same place of such a chain. From six blocks on,
+    // one that is rematerialized from codes lies inside the stage, and its convolutions need the most workspace.
     for (Description (*const of_depth)(std::int64_t) : {vit_of_depth, resnet_of_depth}) {
       INFO(of_depth(8).name, " under ", name);
       const Highest few = highest(of_depth(8), *entry.second), many = highest(of_depth(16), *entry.second);

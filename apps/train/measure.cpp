@@ -169,6 +169,19 @@ std::vector<Batch> example(const Experiment& experiment, const Setup& setup) {
   return batch;
 }
 
+StepBatches step_batches(const Experiment& experiment, const Setup& setup, const Trainer& trainer) {
+  StepBatches made{.parts = example(experiment, setup), .held = {}};
+  const bool on_meta = setup.model().context().device == Device::meta;
+  if (!on_meta || !batches_on_host(experiment) || !trainer.captures_steps()) return made;
+  if (std::ranges::any_of(made.parts, [](const Batch& part) { return !part.packed().empty(); })) return made;
+  std::optional<std::vector<Batch>> inputs = trainer.captured_inputs(made.parts);
+  if (!inputs) return made;
+  if (trainer.sends_ahead()) made.held = *trainer.captured_inputs(made.parts);
+  made.held.insert(made.held.end(), inputs->begin(), inputs->end());
+  made.parts = std::move(*inputs);
+  return made;
+}
+
 Measurement describe(const Experiment& experiment, const Setup& setup) {
   Measurement result;
   result.model = experiment.model.name;
@@ -246,17 +259,11 @@ Measurement measure(Setup& setup, const Experiment& experiment, const MeasureOpt
     seconds_of_measuring(trainer.step(batch(), i, experiment.optimizer.lr, saved.hooks(device)));
   if (!measures) account.reset_peak();  // a step that measures holds more, and is the run's as the others are
   StepResult last;
-  const bool captured = device == Device::meta && batches_on_host(experiment) && trainer.captures_steps();
   for (int i = 0; i < options.steps; ++i) {
-    std::vector<Batch> parts = batch();
-    std::vector<Batch> inputs, ahead;  // of a captured step, which holds them on the device, and of the next
-    if (captured && std::ranges::all_of(parts, [](const Batch& part) { return part.packed().empty(); }))
-      if (const std::optional<std::vector<Batch>> made = trainer.captured_inputs(parts)) {
-        if (trainer.sends_ahead()) ahead = *trainer.captured_inputs(parts);
-        inputs = parts = *made;
-      }
+    StepBatches batches = step_batches(experiment, setup, trainer);
     const auto begin = now();
-    last = trainer.step(std::move(parts), warm_up + i, experiment.optimizer.lr, saved.hooks(device, options.observer));
+    last = trainer.step(std::move(batches.parts), warm_up + i, experiment.optimizer.lr,
+                        saved.hooks(device, options.observer));
     steps.push_back(since(begin) - seconds_of_measuring(last));
   }
   if (device != Device::meta)

@@ -77,6 +77,13 @@ Measurement describe(const Experiment& experiment, const Setup& setup);
 /// the data set.
 std::vector<Batch> example(const Experiment& experiment, const Setup& setup);
 
+/// The micro-batches of a made-up step of `trainer`, and what a run holds on the device while it takes a captured one:
+/// these, and those of the next step. Nothing is held where steps are not captured or texts are packed.
+struct StepBatches {
+  std::vector<Batch> parts, held;
+};
+StepBatches step_batches(const Experiment& experiment, const Setup& setup, const Trainer& trainer);
+
 struct MeasureOptions {
   int warm_up = 0;
   int steps = 1;  // on `meta` one tells everything

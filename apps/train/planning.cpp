@@ -53,15 +53,10 @@ class MetaModel {
     const PlannedDeviceScope planned = planned_device(experiment_);
     Ledger& account = ledger(Device::meta);
     account.reset_peak();
-    const StepResult result = setup_.trainer(policy).step(example(experiment_, setup_), 0, 0, {.observer = observer});
+    Trainer trainer = setup_.trainer(policy);
+    StepBatches batches = step_batches(experiment_, setup_, trainer);
+    const StepResult result = trainer.step(std::move(batches.parts), 0, 0, {.observer = observer});
     return {result.saved_bytes, account.peak()};
-  }
-  /// Bytes that a captured step and the one after it hold of their batches.
-  std::int64_t captured_inputs() {
-    if (!experiment_.train.graph) return 0;
-    std::int64_t bytes = 0;
-    for (const Batch& part : example(experiment_, setup_)) bytes += 2 * part.bytes();
-    return bytes;
   }
   /// A step and an evaluation under `exact`.
   Measurement measure() { return apps::measure(setup_, experiment_); }
@@ -185,7 +180,6 @@ class BudgetPlanner {
     const Configuration::Memory& memory = experiment.memory;
     of_saved_ = memory.budget_of == "saved";
     budget_ = memory_budget(experiment).value_or(0);
-    if (fills_device(experiment)) held_ = model_.captured_inputs();
     if (memory.budget_of == "process" && budget_ > 0) {
       beside_ = memory_beside_tensors() + memory_of_decoders(experiment);
       if (budget_ <= beside_)
@@ -257,7 +251,7 @@ class BudgetPlanner {
         .step = [this](MemoryPolicy& policy, Observer* observer) { return model_.step(policy, observer); },
         .budget = budget_,
         .of_saved = of_saved_,
-        .beside_step = prefetched(measured_) + held_,
+        .beside_step = prefetched(measured_),
         .floor = evaluation_need(measured_),
         .fill = fills && fills_device(experiment_),
         .quantize = options_.codes,
@@ -300,7 +294,7 @@ class BudgetPlanner {
   }
 
   std::int64_t counted(const StepBytes& bytes) const {
-    return of_saved_ ? bytes.saved : std::max(bytes.peak + prefetched(measured_) + held_, evaluation_need(measured_));
+    return of_saved_ ? bytes.saved : std::max(bytes.peak + prefetched(measured_), evaluation_need(measured_));
   }
 
   const Experiment& experiment_;
@@ -313,7 +307,6 @@ class BudgetPlanner {
   bool of_saved_ = false;
   std::int64_t budget_ = 0;  // of tensors
   std::int64_t beside_ = 0;  // of the process, beside them
-  std::int64_t held_ = 0;    // of a captured step's inputs, where the budget is all that the card has
 };
 
 }  // namespace

@@ -296,6 +296,41 @@ TEST_CASE("plan: the peak of a real step is the one planned") {
   CHECK(peak == measure(configuration, Device::meta).peak);
 }
 
+TEST_CASE("plan: on a GPU a budget holds with the inputs of captured steps, and advice of one is taken") {
+  const auto on_card = [](const std::string& memory, bool graph, std::int64_t parts) {
+    Experiment configuration = parse_configuration(
+        fmt::format("model: {{name: vit, image_size: 64, patch_size: 8, embed_dim: 32, depth: 2, num_heads: 2}}\n"
+                    "data: {{name: shapes}}\nmemory: {}\n"
+                    "train: {{batch_size: 64, accumulate: {}, graph: {}, device: cuda}}\n",
+                    memory, parts, graph),
+        "a.yaml");
+    configuration.process.card = Card{.memory = std::int64_t{24} << 30};
+    return configuration;
+  };
+  for (const bool graph : {true, false})
+    for (const std::int64_t parts : {1, 2}) {
+      CAPTURE(graph);
+      CAPTURE(parts);
+      const Experiment exact = on_card("{policy: exact}", graph, parts);
+      const std::int64_t room = used(exact) - 1;
+      const auto within = [&](const std::string& budget) {
+        const Experiment configuration =
+            planned(on_card(fmt::format("{{policy: auto, budget: {}}}", budget), graph, parts));
+        CHECK(configuration.plan->bytes == used(configuration));
+        return used(configuration);
+      };
+      for (const std::int64_t budget : {room, room * 97 / 100}) CHECK(within(fmt::format("{}B", budget)) <= budget);
+      Setup setup(exact, Device::meta);
+      const std::string advice = what_would_fit(setup, exact, room, true, room + 1);
+      INFO(advice);
+      constexpr std::string_view key = "memory.budget=";
+      const std::size_t begin = advice.find(key);
+      REQUIRE(begin != std::string::npos);
+      const std::size_t value = begin + key.size();
+      CHECK(within(advice.substr(value, advice.find(':', value) - value)) <= room);
+    }
+}
+
 TEST_CASE("plan: no real run is over its budget, evaluation, loader and checkpoints included") {
   struct Case {
     const char* model;

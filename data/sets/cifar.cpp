@@ -90,7 +90,7 @@ Cifar::Cifar(const CifarFormat& format, const DatasetOptions& options)
         "or say with data.{} how many to use",
         options.path.native(), held, format.title, size(), key);
   if (size() > held)
-    reject("data.{0}: {1} images were asked for, the files hold {2}: data.{0}=0 takes all", key, size(), held);
+    reject("data.{0}: {1} images were asked for, the files hold {2}: data.{0}={2} takes all", key, size(), held);
 }
 
 std::int64_t Cifar::label_of(const RecordFile& file, std::int64_t record, const std::uint8_t* bytes) const {

@@ -75,7 +75,7 @@ std::string as_written_here(std::string_view name) {
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
   if (std::string same = as_written_here(name); std::ranges::find(known, same) != known.end()) return same;
   std::string best;
-  // Distance, whether the name is not its beginning, and length.
+  // Distance; false for candidates that begin with the name; length.
   std::tuple<std::size_t, bool, std::size_t> least{std::max<std::size_t>(2, name.size() / 3) + 1, false, 0};
   const std::string wanted = lower_case(std::string(name));
   for (const std::string& candidate : known) {

@@ -269,7 +269,7 @@ class Planner {
     }
     if (best->bytes > o_.budget || is_enough(best->bytes)) return *best;
     division.chosen = of_best;
-    for (const std::size_t tensor : by_gain(division)) {
+    for (const std::size_t tensor : by_gain(division, o_.budget - best->bytes)) {
       std::size_t& way = division.chosen[tensor];
       const std::size_t lower = std::exchange(way, division.costs[tensor].size() - 1);
       if (plan = confirmed(division, regions); plan.bytes > o_.budget) {
@@ -282,12 +282,13 @@ class Planner {
     return *best;
   }
 
-  /// The tensors that cost less in their largest way, the most cost saved per byte first; a few of them.
-  static std::vector<std::size_t> by_gain(const Division& division) {
+  /// Tensors that cost less in their largest way, which adds `left` bytes at most: the most cost saved per byte first,
+  /// a few of them.
+  static std::vector<std::size_t> by_gain(const Division& division, std::int64_t left) {
     std::vector<std::pair<double, std::size_t>> gains;
     for (std::size_t i = 0; i < division.costs.size(); ++i) {
       const HoldCost &now = division.costs[i][division.chosen[i]], &most = division.costs[i].back();
-      if (most.cost < now.cost && most.bytes > now.bytes)
+      if (most.cost < now.cost && most.bytes > now.bytes && most.bytes - now.bytes <= left)
         gains.emplace_back((most.cost - now.cost) / static_cast<double>(most.bytes - now.bytes), i);
     }
     std::ranges::sort(gains);

@@ -15,6 +15,7 @@ TEST_CASE("the nearest name differs in few letters, or has a similar prefix") {
   CHECK(nearest_name("deit_small_16", models) == "deit_small_patch16_224");
   CHECK(nearest_name("deit_tiny", {"deit_tiny_distilled_patch16_224", "deit_tiny_patch16_224"}) ==
         "deit_tiny_patch16_224");
+  CHECK(nearest_name("resnet5", {"resnet", "resnet50"}) == "resnet50");
   CHECK(nearest_name("alexnet", models).empty());
   CHECK(nearest_name("adamW", {"adam", "adamw"}) == "adamw");
   // Names of other libraries.

@@ -24,6 +24,13 @@ bool begins_as_coco(const FileTree& tree, std::int64_t file) {
                              [&](const char* key) { return text.find(key) != text.npos; });
 }
 
+/// Whether folders are in a folder `name`, as those of classes are.
+bool has_folders_in(const FileTree& tree, std::string_view name) {
+  return std::ranges::any_of(tree.folders(), [&](const std::string& folder) {
+    return ("/" + folder).find(fmt::format("/{}/", name)) != std::string::npos;
+  });
+}
+
 std::map<SplitName, std::vector<std::int64_t>> find_coco(const FileTree& tree) {
   std::map<SplitName, std::vector<std::int64_t>> found;
   for (std::int64_t file = 0; file < tree.size(); ++file) {
@@ -32,8 +39,11 @@ std::map<SplitName, std::vector<std::int64_t>> find_coco(const FileTree& tree) {
     const std::string_view stem = name.substr(0, name.rfind('.')), path_of_stem = path.substr(0, path.rfind('.'));
     const auto is_of_split = [&] {  // in `annotations`, or beside its folder of images
       if (split_named(stem) == SplitName::none) return false;
-      if (path.find("annotations/") != path.npos) return true;
-      return std::ranges::find(tree.folders(), path_of_stem) != tree.folders().end() && begins_as_coco(tree, file);
+      const std::string_view folder = folder_of(path);
+      const bool is_in_annotations = folder == "annotations/" || folder.ends_with("/annotations/");
+      if (!is_in_annotations && std::ranges::find(tree.folders(), path_of_stem) == tree.folders().end()) return false;
+      // Annotations of classes, as iNaturalist's, have the same form.
+      return begins_as_coco(tree, file) && (!has_folders_in(tree, stem) || tree.has_bytes(file, "\"bbox\""));
     };
     if (name.starts_with("instances_") || name == "_annotations.coco.json" || is_of_split())
       found[side_of_path(path)].push_back(file);

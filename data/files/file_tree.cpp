@@ -283,6 +283,22 @@ std::span<std::uint8_t> FileTree::read_begin(std::int64_t file, std::span<std::u
   return out;
 }
 
+bool FileTree::has_bytes(std::int64_t file, std::string_view bytes) const {
+  constexpr std::int64_t part = 1 << 20;
+  const Place at = place_of(file);
+  std::string text;  // the end of the last part, in which `bytes` may begin, and the next part
+  for (std::int64_t read = 0; read < at.bytes;) {
+    text.erase(0, text.size() - std::min(text.size(), bytes.size() - 1));
+    const std::size_t kept = text.size();
+    text.resize(kept + static_cast<std::size_t>(std::min(part, at.bytes - read)));
+    const std::span next(reinterpret_cast<std::uint8_t*>(text.data()) + kept, text.size() - kept);
+    at.file.read(at.offset + read, next);
+    if (text.find(bytes) != text.npos) return true;
+    read += std::ssize(next);
+  }
+  return false;
+}
+
 std::string FileTree::read_text(std::int64_t file, std::int64_t most) const {
   std::string text;
   read(file, [&](std::int64_t bytes) {

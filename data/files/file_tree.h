@@ -43,6 +43,8 @@ class FileTree {
   void read(std::int64_t file, const std::function<std::span<std::uint8_t>(std::int64_t bytes)>& place) const;
   /// Reads the first bytes of a file, up to the size of `out`, and returns them. Thread-safe.
   std::span<std::uint8_t> read_begin(std::int64_t file, std::span<std::uint8_t> out) const;
+  /// Whether a file has these bytes anywhere, read in parts. Thread-safe.
+  bool has_bytes(std::int64_t file, std::string_view bytes) const;
   /// Reads a file as text; rejects more than `most` bytes.
   std::string read_text(std::int64_t file, std::int64_t most = 1 << 20) const;
 

@@ -104,6 +104,31 @@ TEST_CASE("boxes: a split's annotations stand beside its folder, too, and boxes 
   CHECK_THROWS_AS(Opened(folder.path(), Split::train, {}, "box_folder"), Error);
 }
 
+TEST_CASE("boxes: annotations of classes alone, and those of other folders, leave folders of classes to be read") {
+  const std::string without_boxes =
+      R"({"images": [{"id": 0, "file_name": "train/cat/0.pgm", "width": 8, "height": 8}],
+          "categories": [{"id": 0, "name": "cat"}],
+          "annotations": [{"id": 0, "image_id": 0, "category_id": 0)";
+  // The key lies across the end of a part that is read at once.
+  const std::string with_boxes = without_boxes + ", " +
+                                 std::string((std::size_t{1} << 20) - without_boxes.size() - 5, ' ') +
+                                 R"("bbox": [1, 2, 3, 4]}]})";
+  const TemporaryFolder folder;
+  for (const char* const name : {"train/cat/0", "train/dog/1", "val/cat/2", "val/dog/3"})
+    write_image(folder / (std::string(name) + ".pgm"), 8, 8);
+  for (const char* const file : {"train.json", "annotations/train.json", "old_annotations/train.json"}) {
+    CAPTURE(file);
+    write(folder / file, without_boxes + "}]}");
+    CHECK(recognize_dataset(folder.path()).name == "imagefolder");
+    CHECK(Opened(folder.path(), Split::train, {}, "imagefolder").set->info().classes ==
+          std::vector<std::string>{"cat", "dog"});
+    write(folder / file, with_boxes);
+    const bool is_of_others = std::string_view(file) == "old_annotations/train.json";
+    CHECK(recognize_dataset(folder.path()).name == (is_of_others ? "imagefolder" : "box_folder"));
+    fs::remove(folder / file);
+  }
+}
+
 TEST_CASE("boxes: damaged annotations of COCO are refused, and named") {
   const TemporaryFolder folder;
   const fs::path file = folder / "annotations/instances_train2017.json";

@@ -63,16 +63,32 @@ std::string frozen_and_drawn(const Setup& setup) {
   return {};
 }
 
-/// Images that are enlarged to twice their size at least, of some whose headers are read; empty: they are larger.
+/// Whether the experiment's model can be one of images of this side.
+bool takes_side(const Experiment& experiment, std::int64_t side) {
+  std::vector<HyperParameter> values = experiment.architecture.hyper_parameters;
+  for (HyperParameter& value : values)
+    if (value.key == "image_size") value.value = side;
+  return describe_model(experiment.model.name, values).problems.empty();
+}
+
+/// Images to classify that are enlarged to twice their size at least, of some whose headers are read; empty: they are
+/// larger, or the model takes no smaller ones. Small objects are found in enlarged images.
 std::string enlarged_images(const Experiment& experiment, const Dataset& training) {
   constexpr std::int64_t looked_at = 16, unit = 32;
-  const std::int64_t side = decoder_need(training, false, looked_at).side, enough = (side + unit - 1) / unit * unit;
+  for (const FieldKind kind : {FieldKind::mask, FieldKind::boxes})
+    if (find_field(training.info().fields, kind) != nullptr) return {};
+  const std::int64_t side = decoder_need(training, false, looked_at).side;
   const ImageSize shown = experiment.data.images.image_size;
-  if (side == 0 || 2 * enough > std::min(shown.height, shown.width)) return {};
-  return fmt::format(
-      "images of up to {0} pixels are enlarged to the model's {1}x{2}: data.image_size={3} takes far less time and "
-      "memory",
-      side, shown.height, shown.width, enough);
+  if (side == 0) return {};
+  for (std::int64_t enough = (side + unit - 1) / unit * unit; 2 * enough <= std::min(shown.height, shown.width);
+       enough += unit)
+    if (takes_side(experiment, enough))
+      return fmt::format(
+          "images of up to {} pixels are enlarged to the model's {}x{}: {}.image_size={} takes far less time and "
+          "memory",
+          side, shown.height, shown.width,
+          find_value(experiment.model.options, "image_size") != nullptr ? "model" : "data", enough);
+  return {};
 }
 
 /// A warm-up to which the whole run belongs; empty: there is none.

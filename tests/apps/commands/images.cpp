@@ -242,8 +242,20 @@ TEST_CASE("pictures: all on the command line, without a file; more outputs than 
   std::vector<std::string> far_larger = words;
   far_larger.insert(far_larger.end(), {"model.image_size=64", "schedule.warmup_epochs=1", "output=large"});
   const std::string told = run(folder, far_larger).out;
-  lacuna::test::check_says(told, "data.image_size=32");
+  lacuna::test::check_says(told, "model.image_size=32");
   lacuna::test::check_says(told, "schedule.warmup_epochs");
+  far_larger.insert(far_larger.end(), {"model.image_size=32", "--overwrite"});
+  CHECK(run(folder, far_larger).out.find("image_size=") == std::string::npos);
+  // Multiples of 32 below 96 are none of a patch's side.
+  std::vector<std::string> of_data{"train",
+                                   "model={name: vit, patch_size: 24, embed_dim: 8, depth: 1, num_heads: 2}",
+                                   "data={path: pictures, image_size: 192}",
+                                   "train={epochs: 1, batch_size: 8, threads: 1}",
+                                   "output=large",
+                                   "--overwrite"};
+  lacuna::test::check_says(run(folder, of_data).out, "data.image_size=96");
+  of_data.emplace_back("data.image_size=96");
+  run(folder, of_data);
   words.emplace_back("model.num_classes=7");
   const CommandResult more = run_command(folder, words);
   CHECK(more.code == 2);

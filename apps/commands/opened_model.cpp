@@ -148,15 +148,14 @@ nlohmann::ordered_json write_model(const OpenedModel& opened, const fs::path& ou
     reject("format: expected timm, transformers or own, got {}", format);
   const ModelFolder folder = description_to_write(opened, dtype);
   const std::shared_ptr<const Model> model = merged_model(opened);
+  std::vector<std::string> notes;
   if (format == "own")
     write_new_folder(out, [&](const fs::path& made) {
       save_weights(*model, made / "model.safetensors", folder.stored);
       write_texts(made, files_beside_weights(*model, folder));
     });
   else
-    write_model_folder(out, *model, folder, format == "timm" ? Library::timm : Library::transformers);
-  const std::vector<std::string> notes =
-      format == "transformers" ? transformers_files(*model, folder).notes : std::vector<std::string>();
+    notes = write_model_folder(out, *model, folder, format == "timm" ? Library::timm : Library::transformers);
   std::vector<std::string> files;
   for (const auto& entry : fs::directory_iterator(out)) files.push_back(entry.path().filename().string());
   std::ranges::sort(files);

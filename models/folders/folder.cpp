@@ -188,12 +188,19 @@ std::vector<PendingTensor> state_for(const Model& model, const ModelFolder& desc
                         library == Library::timm ? nullptr : transformers_files(model, description).names);
 }
 
-void write_model_folder(const fs::path& path, const Model& model, const ModelFolder& description, Library library) {
+std::vector<std::string> write_model_folder(const fs::path& path, const Model& model, const ModelFolder& description,
+                                            Library library) {
   const std::vector<PendingTensor> state = state_for(model, description, library);
+  TransformersFiles files;
+  if (library == Library::timm)
+    files.texts = texts_beside(model, description, library);
+  else
+    files = transformers_files(model, description);
   write_new_folder(path, [&](const fs::path& folder) {
-    write_texts(folder, texts_beside(model, description, library));
+    write_texts(folder, files.texts);
     write_one_by_one(folder / "model.safetensors", state, {{"format", "pt"}});
   });
+  return std::move(files.notes);
 }
 
 }  // namespace lacuna

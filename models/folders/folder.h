@@ -97,8 +97,8 @@ void write_new_folder(const std::filesystem::path& path, const std::function<voi
 std::vector<PendingTensor> state_for(const Model& model, const ModelFolder& description, Library library);
 
 /// Writes a folder that the library loads, which must not exist: whole or not at all. Refuses a model that the library
-/// does not have.
-void write_model_folder(const std::filesystem::path& path, const Model& model, const ModelFolder& description,
-                        Library library);
+/// does not have. Returns notes for the user.
+std::vector<std::string> write_model_folder(const std::filesystem::path& path, const Model& model,
+                                            const ModelFolder& description, Library library);
 
 }  // namespace lacuna

@@ -96,7 +96,6 @@ std::vector<HyperParameter> read_swin(const ConfigReader& config) {
 
 std::string write_swin(const SwinOptions& swin, nlohmann::ordered_json& config) {
   if (swin.window.first != swin.window.second) return "its window is no square";
-  if (swin.image_size.height != swin.image_size.width) return "its images are no squares";
   if (pads_maps(swin) && !swin.pad_before_shift) return "its pad_before_shift is false";
   if (swin.always_partition) return "its always_partition is true";
   config = {{"image_size", swin.image_size.height},

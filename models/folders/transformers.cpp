@@ -187,12 +187,13 @@ void write_settings(const ModelFolder& folder, const std::vector<SettingKey>& ke
   }
 }
 
-/// preprocessor_config.json of type `processor`; empty: of the one that crops as `images` says.
+/// preprocessor_config.json of type `processor`; empty: of the one that crops as `images` says. BitImageProcessor
+/// resizes an image's shorter side to that of the crop, so that a crop that is no square may reach beyond the image.
 ordered_json preprocessor_of(const ImageModel& model, const ImagePreparation& images, std::string_view processor,
                              std::vector<std::string>& notes) {
   const auto [height, width] = model.image_size();
   const ordered_json size{{"height", height}, {"width", width}};
-  const bool cropped = processor.empty() && images.crop_mode == "center" && images.crop_pct > 0;
+  const bool cropped = processor.empty() && images.crop_mode == "center" && images.crop_pct > 0 && height == width;
   if (processor.empty()) processor = cropped ? "BitImageProcessor" : "ViTImageProcessor";
   if (!cropped && !images.crop_mode.empty() && images.crop_mode != "squash")
     notes.push_back(
@@ -201,7 +202,7 @@ ordered_json preprocessor_of(const ImageModel& model, const ImagePreparation& im
                     processor, height, width, images.crop_mode));
   ordered_json json{{"image_processor_type", processor}, {"do_resize", true}};
   if (cropped) {
-    const auto side = static_cast<double>(std::min(height, width));
+    const auto side = static_cast<double>(height);
     json["size"] = {{"shortest_edge", static_cast<std::int64_t>(std::floor(side / images.crop_pct))}};
     json["do_center_crop"] = true;
     json["crop_size"] = size;
@@ -230,6 +231,9 @@ Written written(const ModelDescription& model) {
     if (type.family != model.family || !type.write) continue;
     last = {.model_type = model_type};
     last.refusal = type.write(model.options, last.config);
+    const Tree* const size = find_value(model.hyper_parameters, "image_size");
+    if (last.refusal.empty() && last.config.contains("image_size") && size->kind == Tree::Kind::list)  // two sides
+      last.refusal = "its images are no squares";
     last.architecture = type.class_of ? type.class_of(model.options) : std::string(type.architecture);
     if (last.refusal.empty()) return last;
     last.refusal = fmt::format("transformers has no such {}: {}", model.family, last.refusal);
@@ -306,11 +310,15 @@ ModelFolder read_transformers_config(const ordered_json& json, const fs::path& f
   const fs::path preparation = file.parent_path() / "preprocessor_config.json";
   const ImageSize size = read_preparation(preparation, model_type, folder);
   read_settings(config, type.settings, folder);
-  if (config.says("image_size") && size.height != size.width)
-    reject("{}: `size`: expected `height` and `width` alike, as `image_size` of {} is one side", preparation.string(),
-           file.filename().string());
-  if (size.height > 0 && !config.says("image_size"))
+  // Some types, as SegFormer, do not read the `image_size` that their files have.
+  if (config.says("image_size") && find_value(folder.hyper_parameters, "image_size") != nullptr) {
+    if (size.height != size.width)
+      reject("{}: `size`: expected `height` and `width` alike, as `image_size` of {} is one side", preparation.string(),
+             file.filename().string());
+  } else if (size.height > 0) {
+    std::erase_if(folder.hyper_parameters, [](const HyperParameter& one) { return one.key == "image_size"; });
     folder.hyper_parameters.push_back({"image_size", codec_of<ImageSize>().write(&size)});
+  }
   folder.problem = config.text("problem_type", std::string(type.problem));
   folder.columns = config.texts(columns_key);
   if (!type.problem.empty()) {

@@ -62,7 +62,7 @@ ModelFolder read_transformers_config(const nlohmann::ordered_json& json, const s
 /// A folder's files in transformers' convention.
 struct TransformersFiles {
   std::map<std::string, std::string> texts;  // beside the weights, by name
-  const TensorNames* names;
+  const TensorNames* names = nullptr;
   std::vector<std::string> notes{};  // for the user
 };
 /// Refuses a model that transformers does not have.

@@ -104,7 +104,6 @@ std::vector<HyperParameter> read_vit(const ConfigReader& config) {
 template <class V>
 std::string write_vit(const Options& options, nlohmann::ordered_json& config) {
   const VitOptions& vit = options.as<V>();
-  if (vit.image_size.height != vit.image_size.width) return "its images are no squares";
   if (vit.pre_norm) return "its pre_norm is true";
   if (vit.no_embed_class) return "its no_embed_class is true";
   if (vit.init_values != 0) return "it has layer scale";

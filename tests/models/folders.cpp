@@ -301,6 +301,47 @@ TEST_CASE("folders: a processor's class says what a number is, and other sizes a
   test::check_says(refusal([&] { mode({{"size", 32}, {"image_processor_type", "OtherImageProcessor"}}); }), "Other");
 }
 
+TEST_CASE("folders: images of two sides come back, or are refused where a type has one side") {
+  const TemporaryFolder folder;
+  for (const Case& one : our_cases()) {
+    if (!one.transformers) continue;
+    CAPTURE(one.name);
+    ModelFolder description = one.description;
+    std::erase_if(description.hyper_parameters, [](const auto& value) { return value.key == "image_size"; });
+    description.hyper_parameters.push_back({"image_size", list({32, 64})});
+    const std::unique_ptr<Model> model = build_model(description.model, description.hyper_parameters, {.seed = 3});
+    const fs::path out = folder / one.name;
+    std::vector<std::string> notes;
+    const std::string refused =
+        refusal([&] { notes = write_model_folder(out, *model, description, Library::transformers); });
+    CHECK(refused.empty() == one.name.starts_with("resnet"));
+    if (!refused.empty()) continue;
+    REQUIRE(notes.size() == 1);  // no processor crops as `center` does
+    test::check_says(notes.front(), "crop_mode");
+    const ModelFolder back = *read_model_folder(out);
+    CHECK(*find_value(back.hyper_parameters, "image_size") == list({32, 64}));
+    CHECK(back.images.crop_mode == "squash");
+    const Tensor images = channels_last(drawn_images(*model));
+    CHECK(logits_of(*load(out), images) == logits_of(*model, images));
+  }
+}
+
+TEST_CASE("folders: the processor says SegFormer's size, whatever image_size is beside it") {
+  const TemporaryFolder folder;
+  const ModelFolder description{.model = "segformer",
+                                .hyper_parameters = {{"image_size", list({32, 64})},
+                                                     {"embed_dims", list({4, 4, 8, 8})},
+                                                     {"depths", list({1, 1, 1, 1})},
+                                                     {"num_heads", list({1, 1, 1, 1})},
+                                                     {"decoder_hidden_size", test::whole(6)}}};
+  const std::unique_ptr<Model> model = build_model(description.model, description.hyper_parameters, {.seed = 3});
+  write_model_folder(folder / "a", *model, description, Library::transformers);
+  change(folder / "a/config.json", [](nlohmann::json& json) { json["image_size"] = 224; });
+  CHECK(*find_value(read_model_folder(folder / "a")->hyper_parameters, "image_size") == list({32, 64}));
+  change(folder / "a/preprocessor_config.json", [](nlohmann::json& json) { json["size"] = 64; });
+  CHECK(*find_value(read_model_folder(folder / "a")->hyper_parameters, "image_size") == test::whole(64));
+}
+
 TEST_CASE("folders: several labels and numbers to predict come back in both conventions") {
   for (const Case& one : our_cases())
     for (const std::string problem : {"multi_label_classification", "regression"}) {

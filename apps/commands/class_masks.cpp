@@ -23,8 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 Showing usual_showing(const std::string& crop_mode) {
-  if (crop_mode == "squash") return Showing::squash;
-  return crop_mode == "border" ? Showing::fit : Showing::windows;
+  return crop_mode == "center" ? Showing::windows : whole_showing(crop_mode);
 }
 
 /// Copies a window [height, width, C] of pixels f32 [H, W, C].
@@ -63,6 +62,8 @@ Tensor logits_of(Model& model, const Tensor& pixels, const Shown& shown) {
 }
 
 }  // namespace
+
+Showing whole_showing(const std::string& crop_mode) { return crop_mode == "squash" ? Showing::squash : Showing::fit; }
 
 ClassMasks::ClassMasks(const OpenedModel& model, ClassMaskOptions options)
     : model_(model), options_(std::move(options)), images_(model.image_options()) {
@@ -108,6 +109,7 @@ nlohmann::ordered_json ClassMasks::predict(const std::string& name, const std::s
   found["classes"] = nlohmann::ordered_json::array();
   found["pixels"] = nlohmann::ordered_json::array();
   for (const ClassShare& one : class_shares(classes)) {
+    if (options_.most > 0 && std::ssize(found["classes"]) == options_.most) break;
     found["classes"].push_back(class_name(model_.folder.labels, one.number));
     found["pixels"].push_back(one.share);
   }
@@ -124,14 +126,16 @@ std::string shares_in_words(const nlohmann::ordered_json& found, std::int64_t mo
 
 void add_masks(nlohmann::ordered_json& sample, Model& model, const Batch& batch, const SampleField& mask,
                const std::vector<std::string>& classes, const Reduced& picture) {
-  const std::int64_t width = batch[mask.name].shape()[2], by = picture.by;
+  const std::int64_t height = batch[mask.name].shape()[1], width = batch[mask.name].shape()[2], by = picture.by;
   const ImageSize size(picture.picture.shape()[0], picture.picture.shape()[1]);
   const std::vector<double> all = batch[mask.name].to_vector();
   Tensor labels = Tensor::empty({size.height, size.width}, DType::i64, Device::cpu, Purpose::data);
-  for (std::int64_t y = 0; y < size.height; ++y)  // the middle one of those that a pixel stands for
+  // The middle one of those that a pixel stands for; a side below `by` has fewer.
+  const auto middle = [&](std::int64_t at, std::int64_t side) { return std::min(at * by + by / 2, side - 1); };
+  for (std::int64_t y = 0; y < size.height; ++y)
     for (std::int64_t x = 0; x < size.width; ++x)
       labels.data<std::int64_t>()[y * size.width + x] =
-          static_cast<std::int64_t>(all[static_cast<std::size_t>((y * by + by / 2) * width + x * by + by / 2)]);
+          static_cast<std::int64_t>(all[static_cast<std::size_t>(middle(y, height) * width + middle(x, width))]);
   sample["mask"] =
       picture_address(with_classes(picture.picture, labels, classes, static_cast<std::int64_t>(mask.padding)));
   const std::string& name = model.inputs().front().name;

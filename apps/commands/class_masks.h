@@ -13,11 +13,15 @@
 
 namespace lacuna::apps {
 
+/// The way to show a whole image at once that `crop_mode` has: resized to both sides with `squash`, else padded.
+Showing whole_showing(const std::string& crop_mode);
+
 struct ClassMaskOptions {
   std::filesystem::path folder{};  // for the files; empty: none are written
   bool overlays = false;
   bool add_one = false;               // class 0 has the value 1
   std::optional<Showing> showing{};   // nothing: as evaluations show images
+  std::int64_t most = 0;              // classes that are named; 0: all
   std::vector<std::string> inputs{};  // files and folders that are not written over
 };
 
@@ -32,7 +36,7 @@ class ClassMasks {
   ClassMasks(const OpenedModel& model, ClassMaskOptions options);
 
   /// Predicts the class of each pixel of an image file, in its own size, and writes its mask: `mask`, `overlay` (paths
-  /// of what is written), `classes` and their shares of the `pixels`, the largest first.
+  /// of what is written), `classes` and their shares of the `pixels`, the largest first, `most` of them.
   nlohmann::ordered_json predict(const std::string& name, const std::string& bytes);
 
  private:

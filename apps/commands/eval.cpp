@@ -155,7 +155,8 @@ class Eval {
       reject("--whole and --windows: expected a model of segmentation, got {}", experiment.model.name);
     const Evaluation evaluation =
         own_size ? evaluate_at_own_size(*model, *dataset, experiment.data.images,
-                                        windows_ ? Showing::windows : Showing::fit, *figures, show, ranks)
+                                        windows_ ? Showing::windows : whole_showing(experiment.data.images.crop_mode),
+                                        *figures, show, ranks)
                  : *evaluate(*model, *task, batches_of(experiment, dataset, Split::validation),
                              static_cast<int>(experiment.data.workers), at_each, ranks);
     display.clear();

@@ -124,8 +124,9 @@ class Predict {
            app.add_option("input", inputs_,
                           "images: files, folders, tar archives; or texts, without any the lines of standard input"))
         ->type_name("IMAGES | TEXTS");
-    top_option_ = is_for(image_labels | pixel_classes | node_labels,
-                         app.add_option("--top", top_, "classes that are named for each image; 5 unless given"));
+    top_option_ = is_for(
+        image_labels | pixel_classes | node_labels,
+        app.add_option("--top", top_, "classes that are named for each image; without it 5, or all in JSON of masks"));
     top_option_->type_name("K")->check(CLI::Range(1, 1'000'000));
     app.add_flag("--json", json_, "a line of JSON for each image; texts always have one");
     is_for(has_inputs, app.add_option("--input", file_,
@@ -294,7 +295,8 @@ class Predict {
   /// The masks of images.
   ExitCode predict_masks(const OpenedModel& opened) {
     if (windows_) masks_.showing = Showing::windows;
-    if (whole_) masks_.showing = Showing::fit;
+    if (whole_) masks_.showing = whole_showing(opened.image_options().crop_mode);
+    if (top_option_->count() > 0) masks_.most = top_;
     masks_.inputs = inputs_;
     ClassMasks masks(opened, masks_);
     return each_picture(opened, [&](const Input& input) {

@@ -80,9 +80,14 @@ TEST_CASE(
 
   const std::string given = read_file(folder / "p/masks/val/3.png");
   const std::vector<std::uint8_t> labels(given.begin(), given.end());
-  for (const char* how : {"--whole", "--windows"}) {
-    const nlohmann::json line = run(folder, {"predict", "r", "p/images/val/3.png", "--json", "--out",
-                                             std::string("masks") + how, "--overlay", "--add-one", how})
+  run(folder, {"train", "-c", "c.yaml", "data.crop_mode=squash", "output.dir=squashed"});
+  struct Shown {
+    const char *of, *how;
+  };
+  for (const auto& [of, how] : {Shown{"r", "--whole"}, {"r", "--windows"}, {"squashed", "--whole"}}) {
+    CAPTURE(of);
+    const nlohmann::json line = run(folder, {"predict", of, "p/images/val/3.png", "--json", "--out",
+                                             std::string(of) + how, "--overlay", "--add-one", how})
                                     .json();
     double pixels = 0;
     for (const nlohmann::json& share : line.at("pixels")) pixels += share.get<double>();
@@ -105,11 +110,19 @@ TEST_CASE(
       }
       ++y;
     });
-    const nlohmann::json own = run(folder, {"eval", "r", how, "--json", "-"}).json();
+    const nlohmann::json own = run(folder, {"eval", of, how, "--json", "-"}).json();
     CHECK(own.at("segmentation").at("pixel_accuracy").get<double>() == doctest::Approx(same / counted));
     CHECK(!own.contains("val_loss"));
     CHECK(lacuna::decode_image(colors).shape() == lacuna::Shape{5, 7, 3});
   }
+  // The whole image is what an evaluation shows in either mode.
+  for (const std::string of : {"r", "squashed"}) {
+    run(folder, {"predict", of, "p/images/val/3.png", "--out", of + "-usual", "--add-one"});
+    CHECK(read_file(folder / (of + "-usual/3.png")) == read_file(folder / (of + "--whole/3.png")));
+  }
+  const nlohmann::json first = run(folder, {"predict", "r", "p/images/val/3.png", "--json", "--top", "1"}).json();
+  CHECK(first.at("classes").size() == 1);
+  CHECK(first.at("pixels").size() == 1);
   CHECK(run_command(folder, {"predict", "r", "p/images/val/3.png", "--overlay"}).code == 2);
   check_refusals(folder, {"predict", "r", "p/images/val/3.png"}, {{"--score=0.3", "--score"}, {"--pairs", "--pairs"}});
   const std::string before = read_file(folder / "p/images/val/3.png");

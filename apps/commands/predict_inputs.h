@@ -21,7 +21,7 @@ struct Input {
   std::string row{};                  // of a table: an object of JSON
 };
 using TakeInput = std::function<void(Input)>;
-/// Takes what is wrong with a row that cannot be read.
+/// Called with the reason that a row cannot be read.
 using TakeUnread = std::function<void(const Error&)>;
 
 /// JSON on one line; bytes that are no UTF-8 are replaced.

@@ -233,7 +233,7 @@ ImagePreparation completed(ImagePreparation said, const std::string& model) {
   return said;
 }
 
-/// What the model's task says.
+/// The crop mode that the model's task names; empty: it names none.
 std::string_view crop_mode_of(const std::string& model) {
   const std::string family = model_presets().contains(model) ? model_presets().get(model).family : model;
   if (!model_families().contains(family)) return {};

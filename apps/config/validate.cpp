@@ -184,7 +184,7 @@ void check_classes(const Experiment& c, const Task& task) {
   best_by(c.train.best_by, task);
 }
 
-/// What samples teach, in words.
+/// The targets of samples, in words.
 std::string_view taught_by(const SampleFields& fields) {
   if (find_field(fields, FieldKind::boxes) != nullptr) return "boxes";
   if (find_field(fields, FieldKind::mask) != nullptr) return "masks";

@@ -274,7 +274,7 @@ class BudgetPlanner {
   /// language model needs GiB, too.
   MeasuredSensitivities sensitivities(ErrorMeasure measure) {
     constexpr std::int64_t enough = 4;
-    constexpr double most = 5e11, is_long = 5e10;  // multiply-adds of a step, a fourth of what is computed
+    constexpr double most = 5e11, is_long = 5e10;  // multiply-adds of a step; measuring takes four times as many
     MacCount macs;
     const std::unique_ptr<MemoryPolicy> exact = make_policy("exact");
     model_.step(*exact, &macs);

@@ -49,7 +49,7 @@ struct QuadRows {
   GatedRows at;
   std::int64_t first_gate, first_up, blocks, width;
 
-  /// Where eight elements begin in y, gates and ups.
+  /// Offsets of eight elements in y, gates and ups.
   struct Places {
     std::int64_t y, gate, up;
   };

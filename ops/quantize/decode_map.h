@@ -23,7 +23,7 @@ struct Rectified {
   }
 };
 
-/// What a lane of a quad has of a block of one group: its codes are read at once, and decoded eight at a time.
+/// A lane's part of a quad, of a block of one group: its codes are read at once, and decoded eight at a time.
 template <class T>
 class QuadValues {
  public:

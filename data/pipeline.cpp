@@ -386,6 +386,10 @@ Tensor image_scale(std::span<const float> table, std::int64_t samples) {
   return scale;
 }
 
+void set_image_scale(std::span<const float> table, Batch& batch) {
+  batch.set("image_scale", image_scale(table, batch.samples));
+}
+
 Batch Batches::finish(std::int64_t epoch, std::int64_t first, BatchMemory& memory) const {
   const auto [begin, end] = range_of(first);
   Batch batch = std::exchange(memory.collated, {});
@@ -395,7 +399,7 @@ Batch Batches::finish(std::int64_t epoch, std::int64_t first, BatchMemory& memor
   if (batch.samples == 0) return batch;
   for (const auto& [name, tensor] : memory.tensors) batch.set(name, tensor.leading(0, batch.samples));
   if (!options_.late.empty()) apply_late(memory.rows, batch);
-  if (!options_.pixels.empty()) batch.set("image_scale", image_scale(options_.pixels, batch.samples));
+  if (!options_.pixels.empty()) set_image_scale(options_.pixels, batch);
   if (options_.mixing) options_.mixing->apply(batch, info_.fields);
   return batch;
 }

@@ -74,6 +74,8 @@ struct BatchMemory {
 
 /// `image_scale` [samples, 2, C] of a batch: `table` [2 C] repeated for each image.
 Tensor image_scale(std::span<const float> table, std::int64_t samples);
+/// Gives a batch of images u8 its `image_scale`.
+void set_image_scale(std::span<const float> table, Batch& batch);
 
 /// The batches of a data set, addressed by their position in an epoch's order.
 class Batches {

@@ -65,7 +65,7 @@ struct Trainer::Captured {
   std::string signature{};
   std::int64_t taken = 0;                   // steps with that signature
   bool failed = false;                      // cannot be captured
-  std::int64_t need = most_need;            // bytes that a queued step takes beside what is held, at most
+  std::int64_t need = most_need;            // upper bound of a queued step's bytes, without those held
   Tensor numbers{};                         // f64 [2 + 2 · micro-batches]
   std::vector<Batch> inputs{};              // batches that the captured step reads
   std::vector<Batch> ahead{};               // the next ones, while a step runs; empty of single steps

@@ -35,8 +35,8 @@ class ClassMasks {
   /// Makes the folder.
   ClassMasks(const OpenedModel& model, ClassMaskOptions options);
 
-  /// Predicts the class of each pixel of an image file, in its own size, and writes its mask: `mask`, `overlay` (paths
-  /// of what is written), `classes` and their shares of the `pixels`, the largest first, `most` of them.
+  /// Predicts the class of each pixel of an image file, in its own size, and writes its mask. Returns the paths `mask`
+  /// and `overlay`, and the `most` largest `classes` with their shares of the `pixels`, the largest first.
   nlohmann::ordered_json predict(const std::string& name, const std::string& bytes);
 
  private:

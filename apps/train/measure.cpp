@@ -140,7 +140,7 @@ Batch example(const Experiment& experiment, const Model& model, const Task& task
         field.dtype = DType::u8;
         std::vector<float> table(static_cast<std::size_t>(field.shape.back()), 4 / 255.0F);
         table.resize(2 * table.size(), -2);
-        made.set("image_scale", image_scale(table, samples));
+        set_image_scale(table, made);
         if (mixes) made.set("image_mixes", Tensor::zeros({samples, 6}, DType::f32, Device::cpu, Purpose::data));
       }
       std::vector<std::int64_t> own = lengths;
